@@ -1,0 +1,1 @@
+//! What it means to a reader.
