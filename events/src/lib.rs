@@ -1,1 +1,3 @@
 //! What can happen.
+
+pub mod dns;

@@ -1,0 +1,22 @@
+//! The values of the DNS: names, types, record data, RRsets.
+//!
+//! Everything here is pure and total: no clock, no randomness, no I/O, and no input, however hostile, makes it
+//! panic. A value that exists is valid and in canonical form, so that two spellings of one thing compare equal
+//! and have one text. Rules that need a whole zone (a CNAME stands alone, glue, the apex) are not judged here.
+
+pub mod fault;
+mod label;
+mod layout;
+pub mod name;
+pub mod owner;
+pub mod rdata;
+pub mod rrset;
+pub mod rrtype;
+mod token;
+
+pub use fault::{DnsFault, FaultCode, FaultPlace};
+pub use name::DomainName;
+pub use owner::{OwnerKey, OwnerName};
+pub use rdata::Rdata;
+pub use rrset::{RrSet, RrSetBody, RrSetInput, Ttl};
+pub use rrtype::RrType;
