@@ -79,12 +79,18 @@ impl Draft {
             };
             let ascii = to_ascii(label)?;
             if ascii.contains('.') {
-                return Err(DnsFault::name(format!("{} has a dot that is not the ASCII dot: write `.`", shown(text))));
+                return Err(DnsFault::name(format!(
+                    "{} has a dot that is not the ASCII dot: write `.`",
+                    shown(text)
+                )));
             }
             octets = ascii.into_bytes();
         }
         if octets.is_empty() {
-            return Err(DnsFault::name(format!("{} has an empty label: write one dot between two labels", shown(text))));
+            return Err(DnsFault::name(format!(
+                "{} has an empty label: write one dot between two labels",
+                shown(text)
+            )));
         }
         if octets.len() > LABEL_OCTETS {
             return Err(DnsFault::name(format!(
@@ -101,13 +107,21 @@ impl Draft {
 /// Reads a name in presentation format. The root alone (`.`) has no labels and is absolute.
 pub(crate) fn scan(text: &str, raw: Raw) -> Result<Scanned, DnsFault> {
     if text.is_empty() {
-        return Err(DnsFault::name("the name is empty: write `@` for the zone itself"));
+        return Err(DnsFault::name(
+            "the name is empty: write `@` for the zone itself",
+        ));
     }
     if text.len() > TEXT_OCTETS {
-        return Err(DnsFault::name(format!("the name is {} octets long: a name has at most 253", text.len())));
+        return Err(DnsFault::name(format!(
+            "the name is {} octets long: a name has at most 253",
+            text.len()
+        )));
     }
     if text == "." {
-        return Ok(Scanned { labels: Vec::new(), absolute: true });
+        return Ok(Scanned {
+            labels: Vec::new(),
+            absolute: true,
+        });
     }
     let mut labels = Vec::new();
     let mut draft = Draft::default();
@@ -130,7 +144,8 @@ pub(crate) fn scan(text: &str, raw: Raw) -> Result<Scanned, DnsFault> {
             }
             c => {
                 let leftmost = labels.is_empty() && draft.octets.is_empty();
-                let alone = leftmost && matches!(rest.as_str().as_bytes().first(), None | Some(b'.'));
+                let alone =
+                    leftmost && matches!(rest.as_str().as_bytes().first(), None | Some(b'.'));
                 check_raw(c, raw, alone, text)?;
                 draft.octets.push(c as u8);
             }
@@ -154,9 +169,15 @@ fn check_raw(c: char, raw: Raw, alone: bool, text: &str) -> Result<(), DnsFault>
         return Ok(());
     }
     let detail = match c {
-        '*' => format!("{}: `*` is the whole leftmost label or nothing; elsewhere write `\\*`", shown(text)),
+        '*' => format!(
+            "{}: `*` is the whole leftmost label or nothing; elsewhere write `\\*`",
+            shown(text)
+        ),
         c if c.is_ascii_graphic() => {
-            format!("{} holds `{c}`: a name has letters, digits, `-` and `_`; write `\\{c}` if it is really meant", shown(text))
+            format!(
+                "{} holds `{c}`: a name has letters, digits, `-` and `_`; write `\\{c}` if it is really meant",
+                shown(text)
+            )
         }
         c => format!("{} holds the octet {}: remove it", shown(text), c as u32),
     };
@@ -169,7 +190,10 @@ fn escaped_octet(rest: &mut std::str::Chars<'_>, text: &str) -> Result<u8, DnsFa
         DnsFault::name(format!("{} has a bad escape: write `\\DDD` with three digits up to 255, or `\\` and one character", shown(text)))
     })?;
     if octet.is_ascii_control() {
-        return Err(DnsFault::name(format!("{} holds the control octet \\{octet:03}: remove it", shown(text))));
+        return Err(DnsFault::name(format!(
+            "{} holds the control octet \\{octet:03}: remove it",
+            shown(text)
+        )));
     }
     Ok(octet)
 }
@@ -249,7 +273,9 @@ pub(crate) fn read_wire(wire: &[u8]) -> Result<(Vec<Vec<u8>>, &[u8]), DnsFault> 
         }
         let (label, tail) = tail.split_at(len);
         if label.iter().any(u8::is_ascii_control) {
-            return Err(DnsFault::name("a name on the wire holds control octets: they are not taken"));
+            return Err(DnsFault::name(
+                "a name on the wire holds control octets: they are not taken",
+            ));
         }
         labels.push(label.to_ascii_lowercase());
         rest = tail;

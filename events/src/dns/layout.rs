@@ -14,6 +14,9 @@ use super::token::{self, Token};
 /// The most octets in one character-string (RFC 1035, 3.3).
 const CHARACTER_STRING_OCTETS: usize = 255;
 
+/// The labels of an IPv4 address that was written where a name belongs.
+const IPV4_LABELS: usize = 4;
+
 /// One field of record data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
@@ -52,11 +55,21 @@ pub(crate) struct Row {
 }
 
 const fn many(code: u16, mnemonic: &'static str, fields: &'static [Field]) -> Row {
-    Row { code, mnemonic, fields, single: false }
+    Row {
+        code,
+        mnemonic,
+        fields,
+        single: false,
+    }
 }
 
 const fn single(code: u16, mnemonic: &'static str, fields: &'static [Field]) -> Row {
-    Row { code, mnemonic, fields, single: true }
+    Row {
+        code,
+        mnemonic,
+        fields,
+        single: true,
+    }
 }
 
 /// Every type whose data can be read.
@@ -68,7 +81,11 @@ pub(crate) static TABLE: [Row; 9] = [
     many(15, "MX", &[Field::U16, Field::HostOrNone]),
     many(16, "TXT", &[Field::Strings]),
     many(28, "AAAA", &[Field::Ipv6]),
-    many(33, "SRV", &[Field::U16, Field::U16, Field::U16, Field::HostOrNone]),
+    many(
+        33,
+        "SRV",
+        &[Field::U16, Field::U16, Field::U16, Field::HostOrNone],
+    ),
     many(257, "CAA", &[Field::U8, Field::Tag, Field::Text]),
 ];
 
@@ -79,7 +96,11 @@ pub(crate) fn row(code: u16) -> Option<&'static Row> {
 
 /// The names of all types, for people.
 pub(crate) fn mnemonics() -> String {
-    TABLE.iter().map(|row| row.mnemonic).collect::<Vec<_>>().join(" ")
+    TABLE
+        .iter()
+        .map(|row| row.mnemonic)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Tokens as far as they are not read yet.
@@ -91,35 +112,49 @@ pub(crate) struct Tokens<'t> {
 
 impl<'t> Tokens<'t> {
     pub(crate) fn new(tokens: Vec<Token<'t>>, zone: Option<&'t DomainName>) -> Self {
-        Self { rest: tokens.into_iter(), zone }
+        Self {
+            rest: tokens.into_iter(),
+            zone,
+        }
     }
 
     fn next(&mut self, what: &str) -> Result<Token<'t>, DnsFault> {
-        self.rest.next().ok_or_else(|| DnsFault::rdata(format!("{what} is missing at the end")))
+        self.rest
+            .next()
+            .ok_or_else(|| DnsFault::rdata(format!("{what} is missing at the end")))
     }
 
     /// The next token, which must not be in quotes.
     fn word(&mut self, what: &str) -> Result<&'t str, DnsFault> {
         let token = self.next(what)?;
         if token.quoted {
-            return Err(DnsFault::rdata(format!("{what} is in quotes: write it without them")));
+            return Err(DnsFault::rdata(format!(
+                "{what} is in quotes: write it without them"
+            )));
         }
         Ok(token.text)
     }
 
     fn number(&mut self, most: u32) -> Result<u32, DnsFault> {
         let word = self.word("a number")?;
-        let number = word.bytes().all(|c| c.is_ascii_digit()).then(|| word.parse().ok()).flatten();
-        number
-            .filter(|number| *number <= most)
-            .ok_or_else(|| DnsFault::rdata(format!("{} is not a number from 0 to {most}", shown(word))))
+        let number = word
+            .bytes()
+            .all(|c| c.is_ascii_digit())
+            .then(|| word.parse().ok())
+            .flatten();
+        number.filter(|number| *number <= most).ok_or_else(|| {
+            DnsFault::rdata(format!("{} is not a number from 0 to {most}", shown(word)))
+        })
     }
 
     /// Refuses what is left over.
     pub(crate) fn finish(mut self) -> Result<(), DnsFault> {
         match self.rest.next() {
             None => Ok(()),
-            Some(token) => Err(DnsFault::rdata(format!("{} is more than the type has fields for: leave it out", shown(token.text)))),
+            Some(token) => Err(DnsFault::rdata(format!(
+                "{} is more than the type has fields for: leave it out",
+                shown(token.text)
+            ))),
         }
     }
 }
@@ -133,14 +168,22 @@ impl Field {
             Self::U16 => out.extend((tokens.number(u32::from(u16::MAX))? as u16).to_be_bytes()),
             Self::Ipv4 => {
                 let word = tokens.word("the address")?;
-                let address: Ipv4Addr =
-                    word.parse().map_err(|_| DnsFault::rdata(format!("{} is not an IPv4 address: write for example `192.0.2.1`", shown(word))))?;
+                let address: Ipv4Addr = word.parse().map_err(|_| {
+                    DnsFault::rdata(format!(
+                        "{} is not an IPv4 address: write for example `192.0.2.1`",
+                        shown(word)
+                    ))
+                })?;
                 out.extend(address.octets());
             }
             Self::Ipv6 => {
                 let word = tokens.word("the address")?;
-                let address: Ipv6Addr =
-                    word.parse().map_err(|_| DnsFault::rdata(format!("{} is not an IPv6 address: write for example `2001:db8::1`", shown(word))))?;
+                let address: Ipv6Addr = word.parse().map_err(|_| {
+                    DnsFault::rdata(format!(
+                        "{} is not an IPv6 address: write for example `2001:db8::1`",
+                        shown(word)
+                    ))
+                })?;
                 out.extend(address.octets());
             }
             Self::Name | Self::Host | Self::HostOrNone => {
@@ -233,26 +276,51 @@ fn cut() -> DnsFault {
 }
 
 fn check_tag(tag: &[u8]) -> Result<(), DnsFault> {
-    if tag.is_empty() || tag.len() > CHARACTER_STRING_OCTETS || !tag.iter().all(u8::is_ascii_alphanumeric) {
-        return Err(DnsFault::rdata("the tag is one or more letters and digits: write for example `issue`, `issuewild` or `iodef`"));
+    if tag.is_empty()
+        || tag.len() > CHARACTER_STRING_OCTETS
+        || !tag.iter().all(u8::is_ascii_alphanumeric)
+    {
+        return Err(DnsFault::rdata(
+            "the tag is one or more letters and digits: write for example `issue`, `issuewild` or `iodef`",
+        ));
     }
     Ok(())
 }
 
 /// A name in record data: absolute, or a fault that shows the absolute spelling.
 fn target(word: &str, zone: Option<&DomainName>) -> Result<Vec<Vec<u8>>, DnsFault> {
-    let undotted = word.strip_suffix('.').unwrap_or(word);
-    if undotted.parse::<std::net::IpAddr>().is_ok() {
-        return Err(DnsFault::rdata(format!("{} is an address, not a name: write the name of the host, or an A or AAAA record", shown(word))));
+    // The two refusals by spelling look at unescaped colons only, which canonical text never has: what is
+    // accepted stays acceptable.
+    if word
+        .strip_suffix('.')
+        .unwrap_or(word)
+        .parse::<Ipv6Addr>()
+        .is_ok()
+    {
+        return Err(address(word));
     }
-    if word.contains("://") {
-        return Err(DnsFault::rdata(format!("{} is a URL, not a name: write the name of the host alone", shown(word))));
+    if word
+        .match_indices("://")
+        .any(|(at, _)| !word[..at].ends_with('\\'))
+    {
+        return Err(DnsFault::rdata(format!(
+            "{} is a URL, not a name: write the name of the host alone",
+            shown(word)
+        )));
     }
     if word == "@" {
         let apex = zone.map_or_else(|| "example.com".to_owned(), ToString::to_string);
-        return Err(DnsFault::new(FaultCode::RelativeName, format!("`@` is relative: write `{apex}.`")));
+        return Err(DnsFault::new(
+            FaultCode::RelativeName,
+            format!("`@` is relative: write `{apex}.`"),
+        ));
     }
     let scanned = label::scan(word, Raw::Target)?;
+    if scanned.labels.len() == IPV4_LABELS
+        && label::print(&scanned.labels).parse::<Ipv4Addr>().is_ok()
+    {
+        return Err(address(word));
+    }
     if scanned.absolute {
         return Ok(scanned.labels);
     }
@@ -262,25 +330,49 @@ fn target(word: &str, zone: Option<&DomainName>) -> Result<Vec<Vec<u8>>, DnsFaul
         Some(zone) if !ends_in(&name, zone) => {
             let inside = shown(&format!("{name}.{zone}."));
             // One label alone is hardly a host of the whole world; several rather are.
-            let (first, second) = if scanned.labels.len() == 1 { (inside, as_it_stands) } else { (as_it_stands, inside) };
-            format!("{} is relative: write {first}, or {second} if that is meant", shown(word))
+            let (first, second) = if scanned.labels.len() == 1 {
+                (inside, as_it_stands)
+            } else {
+                (as_it_stands, inside)
+            };
+            format!(
+                "{} is relative: write {first}, or {second} if that is meant",
+                shown(word)
+            )
         }
-        _ => format!("{} is relative: write {as_it_stands} with the final dot", shown(word)),
+        _ => format!(
+            "{} is relative: write {as_it_stands} with the final dot",
+            shown(word)
+        ),
     };
     Err(DnsFault::new(FaultCode::RelativeName, detail))
 }
 
+fn address(word: &str) -> DnsFault {
+    DnsFault::rdata(format!(
+        "{} is an address, not a name: write the name of the host, or an A or AAAA record",
+        shown(word)
+    ))
+}
+
 fn ends_in(name: &str, zone: &DomainName) -> bool {
-    name.strip_suffix(zone.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    name.strip_suffix(zone.as_str())
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// Refuses labels that no host can be called by; `none`: the root stands for "none" and is allowed.
 fn check_host(labels: &[Vec<u8>], none: bool, word: &str) -> Result<(), DnsFault> {
     if labels.is_empty() && !none {
-        return Err(DnsFault::rdata("the root is no host: write a host name such as `ns1.example.net.`"));
+        return Err(DnsFault::rdata(
+            "the root is no host: write a host name such as `ns1.example.net.`",
+        ));
     }
     let fine = |label: &Vec<u8>| {
-        label.iter().all(|octet| label::is_plain(*octet) && *octet != b'/') && label.first() != Some(&b'-') && label.last() != Some(&b'-')
+        label
+            .iter()
+            .all(|octet| label::is_plain(*octet) && *octet != b'/')
+            && label.first() != Some(&b'-')
+            && label.last() != Some(&b'-')
     };
     if !labels.iter().all(fine) {
         return Err(DnsFault::rdata(format!(

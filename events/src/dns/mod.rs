@@ -9,6 +9,7 @@ mod label;
 mod layout;
 pub mod name;
 pub mod owner;
+pub mod ownerkey;
 pub mod rdata;
 pub mod rrset;
 pub mod rrtype;
@@ -16,7 +17,8 @@ mod token;
 
 pub use fault::{DnsFault, FaultCode, FaultPlace};
 pub use name::DomainName;
-pub use owner::{OwnerKey, OwnerName};
+pub use owner::OwnerName;
+pub use ownerkey::OwnerKey;
 pub use rdata::Rdata;
 pub use rrset::{RrSet, RrSetBody, RrSetInput, Ttl};
 pub use rrtype::RrType;

@@ -2,9 +2,6 @@
 //!
 //! An [`OwnerName`] is `@` or labels in the canonical spelling of `label`: `www`, `*.a`, `_sip._tcp`, `a\.b`.
 //! `@` alone is the apex; a label that is the octet `@` is spelled `\@`, so no two owners share a spelling.
-//! An [`OwnerKey`] is what PowerDNS keeps as `ordername`: the labels in reverse, joined by one space, each with
-//! only `.` and `\` behind a backslash and what is not printable as `\DDD`. No label holds a raw space, hence in
-//! byte order (the C collation) the names below a key `k` are exactly the keys that begin with `k` and a space.
 
 use std::fmt;
 
@@ -13,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::fault::{DnsFault, FaultCode, shown};
 use super::label::{self, Raw};
 use super::name::DomainName;
+use super::ownerkey::{self, OwnerKey};
 
 /// How the apex is spelled.
 const APEX: &str = "@";
 
 /// The owner of an RRset, relative to its zone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, example = "www")]
 pub struct OwnerName(String);
@@ -39,13 +39,19 @@ impl OwnerName {
         let labels = match (below, scanned.absolute) {
             (Some(below), true) => below,
             (None, true) => {
-                let detail = format!("{} is not in {zone}: write a name that ends in `.{zone}.`, or one relative to it such as `www`", shown(input));
+                let detail = format!(
+                    "{} is not in {zone}: write a name that ends in `.{zone}.`, or one relative to it such as `www`",
+                    shown(input)
+                );
                 return Err(DnsFault::new(FaultCode::OutsideZone, detail));
             }
             (Some(below), false) => {
                 let short = Self::from_labels(below);
-                let detail =
-                    format!("{} repeats the zone: write `{short}`, or with the final dot {}", shown(input), shown(&format!("{input}.")));
+                let detail = format!(
+                    "{} repeats the zone: write `{short}`, or with the final dot {}",
+                    shown(input),
+                    shown(&format!("{input}."))
+                );
                 return Err(DnsFault::new(FaultCode::LooksAbsolute, detail));
             }
             (None, false) => &scanned.labels,
@@ -62,7 +68,11 @@ impl OwnerName {
         let scanned = label::scan(text, Raw::Owner)?;
         let owner = Self::from_labels(&scanned.labels);
         if owner.0 != text {
-            return Err(DnsFault::name(format!("{} is not in canonical form: write {}", shown(text), shown(&owner.0))));
+            return Err(DnsFault::name(format!(
+                "{} is not in canonical form: write {}",
+                shown(text),
+                shown(&owner.0)
+            )));
         }
         Ok(owner)
     }
@@ -71,7 +81,9 @@ impl OwnerName {
     pub fn from_wire(wire: &[u8], zone: &DomainName) -> Result<Self, DnsFault> {
         let (labels, rest) = label::read_wire(wire)?;
         if !rest.is_empty() {
-            return Err(DnsFault::name("a name on the wire is followed by other octets"));
+            return Err(DnsFault::name(
+                "a name on the wire is followed by other octets",
+            ));
         }
         match strip_zone(&labels, zone) {
             Some(below) => Ok(Self::from_labels(below)),
@@ -87,18 +99,28 @@ impl OwnerName {
         if key.is_empty() {
             return Ok(Self::apex());
         }
-        let mut labels = key.split(' ').map(label_of_key).collect::<Result<Vec<_>, _>>()?;
+        let mut labels = key
+            .split(' ')
+            .map(ownerkey::read_label)
+            .collect::<Result<Vec<_>, _>>()?;
         labels.reverse();
         label::check_length(&labels, 1, key)?;
         let owner = Self::from_labels(&labels);
         if owner.key().as_str() != key {
-            return Err(DnsFault::name(format!("{} is not a sort key in canonical form", shown(key))));
+            return Err(DnsFault::name(format!(
+                "{} is not a sort key in canonical form",
+                shown(key)
+            )));
         }
         Ok(owner)
     }
 
     fn from_labels(labels: &[Vec<u8>]) -> Self {
-        if labels.is_empty() { Self::apex() } else { Self(label::print(labels)) }
+        if labels.is_empty() {
+            Self::apex()
+        } else {
+            Self(label::print(labels))
+        }
     }
 
     /// The owner in canonical presentation: `@`, `www`, `*.a`.
@@ -137,7 +159,11 @@ impl OwnerName {
 
     /// The absolute name in presentation format (as a zone file may hold it), without the final dot.
     pub fn absolute(&self, zone: &DomainName) -> String {
-        if self.is_apex() { zone.to_string() } else { format!("{}.{zone}", self.0) }
+        if self.is_apex() {
+            zone.to_string()
+        } else {
+            format!("{}.{zone}", self.0)
+        }
     }
 
     /// The absolute name as PowerDNS spells it in `records.name`: without a final dot, and with only `.`, `\` and
@@ -145,7 +171,7 @@ impl OwnerName {
     pub fn powerdns_name(&self, zone: &DomainName) -> String {
         let mut out = String::with_capacity(self.0.len() + zone.as_str().len() + 1);
         for label in self.octets() {
-            push_key_label(&mut out, &label);
+            ownerkey::push_label(&mut out, &label);
             out.push('.');
         }
         out.push_str(zone.as_str());
@@ -159,9 +185,9 @@ impl OwnerName {
             if n > 0 {
                 out.push(' ');
             }
-            push_key_label(&mut out, label);
+            ownerkey::push_label(&mut out, label);
         }
-        OwnerKey(out)
+        OwnerKey::from_owner(out)
     }
 
     /// The labels as octets, leftmost first.
@@ -172,7 +198,11 @@ impl OwnerName {
                 let mut octets = Vec::with_capacity(label.len());
                 while let Some(c) = rest.next() {
                     // A canonical spelling is ASCII and has no bad escape.
-                    let octet = if c == '\\' { label::unescape(&mut rest) } else { u8::try_from(c).ok() };
+                    let octet = if c == '\\' {
+                        label::unescape(&mut rest)
+                    } else {
+                        u8::try_from(c).ok()
+                    };
                     octets.extend(octet);
                 }
                 octets
@@ -208,28 +238,6 @@ fn split_label(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// One label as PowerDNS writes it.
-fn push_key_label(out: &mut String, label: &[u8]) {
-    for &octet in label {
-        label::push_octet(out, octet, octet.is_ascii_graphic() && !matches!(octet, b'.' | b'\\'));
-    }
-}
-
-/// One label as octets, from the way PowerDNS writes it.
-fn label_of_key(text: &str) -> Result<Vec<u8>, DnsFault> {
-    let bad = || DnsFault::name(format!("{} is not a label of a sort key", shown(text)));
-    let mut octets = Vec::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        let octet = if c == '\\' { label::unescape(&mut rest) } else { u8::try_from(c).ok().filter(u8::is_ascii) };
-        octets.push(octet.filter(|octet| !octet.is_ascii_control()).ok_or_else(bad)?);
-    }
-    if octets.is_empty() || octets.len() > label::LABEL_OCTETS {
-        return Err(bad());
-    }
-    Ok(octets)
-}
-
 impl fmt::Display for OwnerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -247,57 +255,6 @@ impl TryFrom<String> for OwnerName {
 impl From<OwnerName> for String {
     fn from(owner: OwnerName) -> Self {
         owner.0
-    }
-}
-
-/// The sort key of an owner: reversed labels joined by a space, empty for the apex.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct OwnerKey(String);
-
-impl OwnerKey {
-    /// Reads a key, which must be one that an owner has.
-    pub fn parse(key: &str) -> Result<Self, DnsFault> {
-        OwnerName::from_key(key).map(|owner| owner.key())
-    }
-
-    /// The key as it is stored and compared.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// What every key below this one begins with, and no other key does.
-    pub fn subtree_prefix(&self) -> String {
-        if self.0.is_empty() { String::new() } else { format!("{} ", self.0) }
-    }
-
-    /// Whether this key lies below `other`, not being it.
-    pub fn is_below(&self, other: &Self) -> bool {
-        match self.0.strip_prefix(other.as_str()) {
-            Some(rest) if other.0.is_empty() => !rest.is_empty(),
-            Some(rest) => rest.starts_with(' '),
-            None => false,
-        }
-    }
-}
-
-impl fmt::Display for OwnerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for OwnerKey {
-    type Error = DnsFault;
-
-    fn try_from(key: String) -> Result<Self, DnsFault> {
-        Self::parse(&key)
-    }
-}
-
-impl From<OwnerKey> for String {
-    fn from(key: OwnerKey) -> Self {
-        key.0
     }
 }
 
@@ -345,8 +302,16 @@ mod tests {
         ] {
             let owner = owner(input);
             assert_eq!(owner.as_str(), text, "{input}");
-            assert_eq!(OwnerName::from_canonical(text), Ok(owner.clone()), "{input}");
-            assert_eq!(OwnerName::from_key(owner.key().as_str()), Ok(owner), "{input}");
+            assert_eq!(
+                OwnerName::from_canonical(text),
+                Ok(owner.clone()),
+                "{input}"
+            );
+            assert_eq!(
+                OwnerName::from_key(owner.key().as_str()),
+                Ok(owner),
+                "{input}"
+            );
         }
     }
 
@@ -355,13 +320,52 @@ mod tests {
         let label = "a".repeat(64);
         let long = vec!["a".repeat(60); 4].join(".");
         for input in [
-            "", ".", ".a", "a..b", "a.", "a b", "a\0", "a\\000", "a\\000b.example.com.", "a\\010", "a\\127", "a\n", "a\\", "a\\25", "a\\2b5", "a\\256",
-            "a\\999", "a*b", "a.*", "**", "*a", "a@b", "@.a", "a;b", "a\"b", "(a)", "$a", "a!b", "a\u{ff0e}b", "ü\\097", "\u{ad}", "a\u{2488}", "xn--ü",
-            &label, &long,
+            "",
+            ".",
+            ".a",
+            "a..b",
+            "a.",
+            "a b",
+            "a\0",
+            "a\\000",
+            "a\\000b.example.com.",
+            "a\\010",
+            "a\\127",
+            "a\n",
+            "a\\",
+            "a\\25",
+            "a\\2b5",
+            "a\\256",
+            "a\\999",
+            "a*b",
+            "a.*",
+            "**",
+            "*a",
+            "a@b",
+            "@.a",
+            "a;b",
+            "a\"b",
+            "(a)",
+            "$a",
+            "a!b",
+            "a\u{ff0e}b",
+            "ü\\097",
+            "\u{ad}",
+            "a\u{2488}",
+            "xn--ü",
+            &label,
+            &long,
         ] {
             let fault = OwnerName::parse(input, &zone()).expect_err(input);
-            assert!(matches!(fault.code, FaultCode::InvalidName | FaultCode::OutsideZone), "{input}: {fault}");
-            assert!(!fault.detail.chars().any(char::is_control), "{input:?}: {}", fault.detail);
+            assert!(
+                matches!(fault.code, FaultCode::InvalidName | FaultCode::OutsideZone),
+                "{input}: {fault}"
+            );
+            assert!(
+                !fault.detail.chars().any(char::is_control),
+                "{input:?}: {}",
+                fault.detail
+            );
         }
     }
 
@@ -375,7 +379,12 @@ mod tests {
         assert_eq!(code("www.example.com"), FaultCode::LooksAbsolute);
         assert_eq!(code("WWW.EXAMPLE.COM"), FaultCode::LooksAbsolute);
         assert_eq!(code("example.com"), FaultCode::LooksAbsolute);
-        assert!(OwnerName::parse("www.example.com", &zone()).unwrap_err().detail.contains("write `www`"));
+        assert!(
+            OwnerName::parse("www.example.com", &zone())
+                .unwrap_err()
+                .detail
+                .contains("write `www`")
+        );
     }
 
     #[test]
@@ -390,16 +399,31 @@ mod tests {
     fn parts() {
         let deep = owner("*.b\\.c.d");
         assert_eq!(deep.labels().collect::<Vec<_>>(), ["*", "b\\.c", "d"]);
-        assert_eq!(deep.ancestors().map(String::from).collect::<Vec<_>>(), ["b\\.c.d", "d"]);
-        assert_eq!(owner("x.\\*").ancestors().map(String::from).collect::<Vec<_>>(), ["*"]);
+        assert_eq!(
+            deep.ancestors().map(String::from).collect::<Vec<_>>(),
+            ["b\\.c.d", "d"]
+        );
+        assert_eq!(
+            owner("x.\\*")
+                .ancestors()
+                .map(String::from)
+                .collect::<Vec<_>>(),
+            ["*"]
+        );
         assert_eq!(deep.key().as_str(), "d b\\.c *");
         assert_eq!(owner("@").key().as_str(), "");
-        assert_eq!((owner("@").labels().count(), owner("@").ancestors().count()), (0, 0));
+        assert_eq!(
+            (owner("@").labels().count(), owner("@").ancestors().count()),
+            (0, 0)
+        );
         assert_eq!(owner("@").absolute(&zone()), "example.com");
         assert_eq!(owner("a\\;b").absolute(&zone()), "a\\;b.example.com");
         assert_eq!(owner("a\\;b").powerdns_name(&zone()), "a;b.example.com");
         assert!(deep.is_wildcard() && owner("*").is_wildcard() && !owner("a").is_wildcard());
-        assert_eq!(OwnerName::from_wire(b"\x03WwW\x07example\x03com\0", &zone()), Ok(owner("www")));
+        assert_eq!(
+            OwnerName::from_wire(b"\x03WwW\x07example\x03com\0", &zone()),
+            Ok(owner("www"))
+        );
         assert!(OwnerName::from_wire(b"\x03www\x07example\x03net\0", &zone()).is_err());
         assert!(OwnerName::from_wire(b"\xc0\x00", &zone()).is_err());
     }
@@ -409,8 +433,14 @@ mod tests {
         for text in ["\"WWW\"", "\"bücher\"", "\"a\\\\046b\"", "\"www.\"", "\"\""] {
             assert!(serde_json::from_str::<OwnerName>(text).is_err(), "{text}");
         }
-        assert_eq!(serde_json::from_str::<OwnerName>("\"*.a\"").unwrap(), owner("*.a"));
+        assert_eq!(
+            serde_json::from_str::<OwnerName>("\"*.a\"").unwrap(),
+            owner("*.a")
+        );
         assert!(serde_json::from_str::<OwnerKey>("\"a  b\"").is_err());
-        assert_eq!(serde_json::from_str::<OwnerKey>("\"a b\"").unwrap(), owner("b.a").key());
+        assert_eq!(
+            serde_json::from_str::<OwnerKey>("\"a b\"").unwrap(),
+            owner("b.a").key()
+        );
     }
 }

@@ -37,7 +37,14 @@ impl Rdata {
     fn read(ty: RrType, text: &str, zone: Option<&DomainName>) -> Result<Self, DnsFault> {
         let row = row(ty)?;
         let tokens = token::split(text)?;
-        if let [Token { text: GENERIC, quoted: false }, rest @ ..] = tokens.as_slice() {
+        if let [
+            Token {
+                text: GENERIC,
+                quoted: false,
+            },
+            rest @ ..,
+        ] = tokens.as_slice()
+        {
             return Self::from_wire(ty, &generic_octets(rest)?);
         }
         let mut tokens = Tokens::new(tokens, zone);
@@ -47,10 +54,17 @@ impl Rdata {
         }
         tokens.finish()?;
         if wire.len() > RDATA_OCTETS {
-            return Err(DnsFault::rdata(format!("the value has {} octets: one record has at most {RDATA_OCTETS}", wire.len())));
+            return Err(DnsFault::rdata(format!(
+                "the value has {} octets: one record has at most {RDATA_OCTETS}",
+                wire.len()
+            )));
         }
         let text = print(row, &wire)?;
-        Ok(Self { ty, wire: wire.into(), text: text.into() })
+        Ok(Self {
+            ty,
+            wire: wire.into(),
+            text: text.into(),
+        })
     }
 
     /// The type.
@@ -89,7 +103,12 @@ impl fmt::Debug for Rdata {
 /// How the type is laid out, if it may be written.
 fn row(ty: RrType) -> Result<&'static Row, DnsFault> {
     ty.writable()?;
-    layout::row(ty.code()).ok_or_else(|| DnsFault::new(FaultCode::UnsupportedType, format!("{ty} records are not supported")))
+    layout::row(ty.code()).ok_or_else(|| {
+        DnsFault::new(
+            FaultCode::UnsupportedType,
+            format!("{ty} records are not supported"),
+        )
+    })
 }
 
 /// The canonical text of octets.
@@ -103,23 +122,42 @@ fn print(row: &Row, wire: &[u8]) -> Result<String, DnsFault> {
         field.print(&mut rest, &mut text)?;
     }
     if !rest.is_empty() {
-        return Err(DnsFault::rdata(format!("the value is followed by {} more octets", rest.len())));
+        return Err(DnsFault::rdata(format!(
+            "the value is followed by {} more octets",
+            rest.len()
+        )));
     }
     Ok(text)
 }
 
 /// The octets of the generic form: their number, then hexadecimal digits in any grouping.
 fn generic_octets(tokens: &[Token<'_>]) -> Result<Vec<u8>, DnsFault> {
-    let bad = |what: &str| DnsFault::rdata(format!("{what}: the generic form is `\\#`, the number of octets, and the octets in hexadecimal"));
+    let bad = |what: &str| {
+        DnsFault::rdata(format!(
+            "{what}: the generic form is `\\#`, the number of octets, and the octets in hexadecimal"
+        ))
+    };
     if tokens.iter().any(|token| token.quoted) {
         return Err(bad("a quoted string"));
     }
-    let (len, digits) = tokens.split_first().ok_or_else(|| bad("the number of octets is missing"))?;
+    let (len, digits) = tokens
+        .split_first()
+        .ok_or_else(|| bad("the number of octets is missing"))?;
     let digits: String = digits.iter().map(|token| token.text).collect();
-    let octets = hex::decode(&digits).map_err(|_| bad(&format!("{} is not hexadecimal", shown(&digits))))?;
-    let announced = len.text.bytes().all(|c| c.is_ascii_digit()).then(|| len.text.parse::<usize>().ok()).flatten();
+    let octets =
+        hex::decode(&digits).map_err(|_| bad(&format!("{} is not hexadecimal", shown(&digits))))?;
+    let announced = len
+        .text
+        .bytes()
+        .all(|c| c.is_ascii_digit())
+        .then(|| len.text.parse::<usize>().ok())
+        .flatten();
     if announced != Some(octets.len()) {
-        return Err(bad(&format!("{} octets are announced and {} given", shown(len.text), octets.len())));
+        return Err(bad(&format!(
+            "{} octets are announced and {} given",
+            shown(len.text),
+            octets.len()
+        )));
     }
     Ok(octets)
 }
@@ -141,13 +179,48 @@ mod tests {
         for (ty, text, shown) in [
             (RrType::CNAME, "@", "`example.com.`"),
             (RrType::CNAME, "www", "write `www.example.com.`"),
-            (RrType::MX, "10 mail.example.com", "write `mail.example.com.`"),
-            (RrType::MX, "10 mail.example.net", "write `mail.example.net.`"),
-            (RrType::SRV, "0 0 443 bücher", "write `xn--bcher-kva.example.com.`"),
+            (
+                RrType::MX,
+                "10 mail.example.com",
+                "write `mail.example.com.`",
+            ),
+            (
+                RrType::MX,
+                "10 mail.example.net",
+                "write `mail.example.net.`",
+            ),
+            (
+                RrType::SRV,
+                "0 0 443 bücher",
+                "write `xn--bcher-kva.example.com.`",
+            ),
         ] {
             let fault = parse(ty, text).expect_err(text);
             assert_eq!(fault.code, FaultCode::RelativeName, "{text}");
             assert!(fault.detail.contains(shown), "{text}: {}", fault.detail);
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_refused_in_every_spelling() {
+        for text in [
+            "192.0.2.1",
+            "192.0.2.1.",
+            "\\049.2.3.4.",
+            "::1",
+            "2001:db8::1.",
+            "https://www.example.net/",
+            "https://www.example.net/.",
+        ] {
+            assert_eq!(
+                parse(RrType::CNAME, text).expect_err(text).code,
+                FaultCode::InvalidRdata,
+                "{text}"
+            );
+        }
+        for text in ["a\\://b.", "a:\\/\\/b.", "a\\:\\:1."] {
+            let rdata = parse(RrType::CNAME, text).unwrap();
+            assert_eq!(parse(RrType::CNAME, rdata.as_text()), Ok(rdata), "{text}");
         }
     }
 
@@ -168,7 +241,12 @@ mod tests {
             let generic = format!("\\# {} {}", rdata.wire().len(), hex::encode(rdata.wire()));
             assert_eq!(parse(ty, &generic), Ok(rdata));
         }
-        assert_eq!(Rdata::from_wire(RrType::NS, b"\x03NS1\x07Example\x03net\0").unwrap().as_text(), "ns1.example.net.");
+        assert_eq!(
+            Rdata::from_wire(RrType::NS, b"\x03NS1\x07Example\x03net\0")
+                .unwrap()
+                .as_text(),
+            "ns1.example.net."
+        );
         for (ty, wire) in [
             (RrType::A, b"\0\0\0".as_slice()),
             (RrType::A, b"\0\0\0\0\0"),
@@ -188,7 +266,10 @@ mod tests {
     #[test]
     fn long_text_is_split_and_bounded() {
         let rdata = parse(RrType::TXT, &format!("\"{}\"", "k".repeat(300))).unwrap();
-        assert_eq!(rdata.as_text(), format!("\"{}\" \"{}\"", "k".repeat(255), "k".repeat(45)));
+        assert_eq!(
+            rdata.as_text(),
+            format!("\"{}\" \"{}\"", "k".repeat(255), "k".repeat(45))
+        );
         assert!(parse(RrType::TXT, &format!("\"{}\"", "k".repeat(65_279))).is_ok());
         assert!(parse(RrType::TXT, &format!("\"{}\"", "k".repeat(65_280))).is_err());
     }

@@ -21,13 +21,19 @@ const PRIVATE: [(u16, &str); 2] = [(65401, "ALIAS"), (65402, "LUA")];
 
 /// Types that nobody writes through the platform, and who makes them instead.
 const NEVER: [(u16, &str); 11] = [
-    (6, "the platform makes it: change the `[dns]` settings or the domain's serial floor"),
+    (
+        6,
+        "the platform makes it: change the `[dns]` settings or the domain's serial floor",
+    ),
     (24, "it is obsolete"),
     (25, "it is obsolete"),
     (30, "it is obsolete"),
     (46, "the signer makes it: turn DNSSEC on for the domain"),
     (47, "the signer makes it: turn DNSSEC on for the domain"),
-    (48, "it comes with the domain's keys: import the keys instead"),
+    (
+        48,
+        "it comes with the domain's keys: import the keys instead",
+    ),
     (50, "the signer makes it: turn DNSSEC on for the domain"),
     (51, "the signer makes it: turn DNSSEC on for the domain"),
     (63, "the signer makes it"),
@@ -35,7 +41,9 @@ const NEVER: [(u16, &str); 11] = [
 ];
 
 /// The type of a record.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, example = "A")]
 pub struct RrType(u16);
@@ -64,17 +72,34 @@ impl RrType {
 
     /// Reads a mnemonic or `TYPEnnn`, in any case. Being readable does not make a type writable.
     pub fn parse(input: &str) -> Result<Self, DnsFault> {
-        let unknown = || DnsFault::new(FaultCode::UnsupportedType, format!("{} is not a record type: write for example `A` or `TXT`", shown(input)));
+        let unknown = || {
+            DnsFault::new(
+                FaultCode::UnsupportedType,
+                format!(
+                    "{} is not a record type: write for example `A` or `TXT`",
+                    shown(input)
+                ),
+            )
+        };
         if let Some((prefix, digits)) = input.split_at_checked(GENERIC.len())
             && prefix.eq_ignore_ascii_case(GENERIC)
         {
-            let number = digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten();
+            let number = digits
+                .bytes()
+                .all(|digit| digit.is_ascii_digit())
+                .then(|| digits.parse().ok())
+                .flatten();
             return number.map(Self).ok_or_else(unknown);
         }
-        if let Some(&(code, _)) = PRIVATE.iter().find(|(_, name)| name.eq_ignore_ascii_case(input)) {
+        if let Some(&(code, _)) = PRIVATE
+            .iter()
+            .find(|(_, name)| name.eq_ignore_ascii_case(input))
+        {
             return Ok(Self(code));
         }
-        Rtype::from_mnemonic(input.as_bytes()).map(|found| Self(found.to_int())).ok_or_else(unknown)
+        Rtype::from_mnemonic(input.as_bytes())
+            .map(|found| Self(found.to_int()))
+            .ok_or_else(unknown)
     }
 
     /// The type with this number.
@@ -108,14 +133,20 @@ impl RrType {
             return refuse(format!("{self} is a type of queries, not of records"));
         }
         if layout::row(self.0).is_none() {
-            return refuse(format!("{self} records are not supported; the supported types are {}", layout::mnemonics()));
+            return refuse(format!(
+                "{self} records are not supported; the supported types are {}",
+                layout::mnemonics()
+            ));
         }
         Ok(())
     }
 
     /// Every type that may be written.
     pub fn all_writable() -> impl Iterator<Item = Self> {
-        layout::TABLE.iter().map(|row| Self(row.code)).filter(|ty| ty.writable().is_ok())
+        layout::TABLE
+            .iter()
+            .map(|row| Self(row.code))
+            .filter(|ty| ty.writable().is_ok())
     }
 
     /// Whether the number is kept for queries and transport (RFC 6895, 3.1), or is zero.
@@ -164,34 +195,97 @@ mod tests {
 
     #[test]
     fn spellings() {
-        for (input, ty) in [("A", RrType::A), ("aaaa", RrType::AAAA), ("TYPE1", RrType::A), ("type257", RrType::CAA), ("Txt", RrType::TXT)] {
+        for (input, ty) in [
+            ("A", RrType::A),
+            ("aaaa", RrType::AAAA),
+            ("TYPE1", RrType::A),
+            ("type257", RrType::CAA),
+            ("Txt", RrType::TXT),
+        ] {
             assert_eq!(RrType::parse(input), Ok(ty), "{input}");
         }
         assert_eq!(RrType::parse("TYPE65280").unwrap().mnemonic(), "TYPE65280");
         assert_eq!(RrType::parse("TYPE65402").unwrap().mnemonic(), "LUA");
-        for input in ["", "TYPE", "TYPE-1", "TYPE+1", "TYPE65536", "TYPE1 ", "NOTATYPE", "*", " A", "A\0", "TYPÉ1", "éé"] {
-            assert_eq!(RrType::parse(input).expect_err(input).code, FaultCode::UnsupportedType, "{input}");
+        for input in [
+            "",
+            "TYPE",
+            "TYPE-1",
+            "TYPE+1",
+            "TYPE65536",
+            "TYPE1 ",
+            "NOTATYPE",
+            "*",
+            " A",
+            "A\0",
+            "TYPÉ1",
+            "éé",
+        ] {
+            assert_eq!(
+                RrType::parse(input).expect_err(input).code,
+                FaultCode::UnsupportedType,
+                "{input}"
+            );
         }
         assert_eq!(serde_json::to_string(&RrType::CAA).unwrap(), "\"CAA\"");
-        assert_eq!(serde_json::from_str::<RrType>("\"caa\"").unwrap(), RrType::CAA);
+        assert_eq!(
+            serde_json::from_str::<RrType>("\"caa\"").unwrap(),
+            RrType::CAA
+        );
     }
 
     #[test]
     fn nine_types_are_written() {
-        let all: Vec<_> = RrType::all_writable().map(|ty| ty.mnemonic().into_owned()).collect();
-        assert_eq!(all, ["A", "NS", "CNAME", "PTR", "MX", "TXT", "AAAA", "SRV", "CAA"]);
+        let all: Vec<_> = RrType::all_writable()
+            .map(|ty| ty.mnemonic().into_owned())
+            .collect();
+        assert_eq!(
+            all,
+            ["A", "NS", "CNAME", "PTR", "MX", "TXT", "AAAA", "SRV", "CAA"]
+        );
     }
 
     #[test]
     fn what_nobody_writes() {
         for input in [
-            "LUA", "lua", "TYPE65402", "type65402", "SOA", "type6", "TYPE6", "RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "ZONEMD", "type63", "DNSKEY", "SIG",
-            "KEY", "NXT", "OPT", "ANY", "AXFR", "IXFR", "MAILB", "TSIG", "TKEY", "TYPE0", "TYPE128", "TYPE255", "TYPE65280", "NULL", "HTTPS",
+            "LUA",
+            "lua",
+            "TYPE65402",
+            "type65402",
+            "SOA",
+            "type6",
+            "TYPE6",
+            "RRSIG",
+            "NSEC",
+            "NSEC3",
+            "NSEC3PARAM",
+            "ZONEMD",
+            "type63",
+            "DNSKEY",
+            "SIG",
+            "KEY",
+            "NXT",
+            "OPT",
+            "ANY",
+            "AXFR",
+            "IXFR",
+            "MAILB",
+            "TSIG",
+            "TKEY",
+            "TYPE0",
+            "TYPE128",
+            "TYPE255",
+            "TYPE65280",
+            "NULL",
+            "HTTPS",
         ] {
             let ty = RrType::parse(input).unwrap_or_else(|fault| panic!("{input}: {fault}"));
             let fault = ty.writable().expect_err(input);
             assert_eq!(fault.code, FaultCode::UnsupportedType, "{input}");
-            assert!(fault.detail.contains(&*ty.mnemonic()), "{input}: {}", fault.detail);
+            assert!(
+                fault.detail.contains(&*ty.mnemonic()),
+                "{input}: {}",
+                fault.detail
+            );
         }
     }
 }

@@ -21,7 +21,10 @@ pub(crate) struct Token<'t> {
 /// The tokens of one value.
 pub(crate) fn split(text: &str) -> Result<Vec<Token<'_>>, DnsFault> {
     if text.len() > RDATA_TEXT_OCTETS {
-        return Err(DnsFault::rdata(format!("the value is {} octets of text: at most {RDATA_TEXT_OCTETS}", text.len())));
+        return Err(DnsFault::rdata(format!(
+            "the value is {} octets of text: at most {RDATA_TEXT_OCTETS}",
+            text.len()
+        )));
     }
     if let Some(c) = text.chars().find(|&c| c.is_ascii_control() && c != '\t') {
         return Err(DnsFault::rdata(match c {
@@ -33,14 +36,19 @@ pub(crate) fn split(text: &str) -> Result<Vec<Token<'_>>, DnsFault> {
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches([' ', '\t']);
-        let Some(first) = rest.chars().next() else { break };
+        let Some(first) = rest.chars().next() else {
+            break;
+        };
         let (token, tail) = match first {
             '"' => quoted(&rest[1..])?,
             _ => bare(rest)?,
         };
         // `"a""b"` is two strings to most loaders; anything else glued to a quote is a slip of the pen.
         if token.quoted && !matches!(tail.chars().next(), None | Some(' ' | '\t' | '"')) {
-            return Err(DnsFault::rdata(format!("{} follows a quoted string at once: put a blank between them", shown(tail))));
+            return Err(DnsFault::rdata(format!(
+                "{} follows a quoted string at once: put a blank between them",
+                shown(tail)
+            )));
         }
         tokens.push(token);
         rest = tail;
@@ -58,7 +66,15 @@ fn quoted(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
         match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
-            '"' => return Ok((Token { text: &text[..at], quoted: true }, &text[at + 1..])),
+            '"' => {
+                return Ok((
+                    Token {
+                        text: &text[..at],
+                        quoted: true,
+                    },
+                    &text[at + 1..],
+                ));
+            }
             _ => {}
         }
     }
@@ -77,18 +93,36 @@ fn bare(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
                 end = at;
                 break;
             }
-            ';' => return Err(DnsFault::rdata("an unquoted `;` begins a comment, which a value cannot have: quote the string, or write `\\;`")),
-            '(' | ')' => {
-                return Err(DnsFault::rdata(format!("an unquoted `{c}` continues lines, which a value cannot: leave it out, or quote the string")));
+            ';' => {
+                return Err(DnsFault::rdata(
+                    "an unquoted `;` begins a comment, which a value cannot have: quote the string, or write `\\;`",
+                ));
             }
-            '"' => return Err(DnsFault::rdata("a quote in the middle of a word: put the whole string in quotes, or write `\\\"`")),
+            '(' | ')' => {
+                return Err(DnsFault::rdata(format!(
+                    "an unquoted `{c}` continues lines, which a value cannot: leave it out, or quote the string"
+                )));
+            }
+            '"' => {
+                return Err(DnsFault::rdata(
+                    "a quote in the middle of a word: put the whole string in quotes, or write `\\\"`",
+                ));
+            }
             _ => {}
         }
     }
     if escaped {
-        return Err(DnsFault::rdata("a backslash at the end escapes nothing: write `\\\\`"));
+        return Err(DnsFault::rdata(
+            "a backslash at the end escapes nothing: write `\\\\`",
+        ));
     }
-    Ok((Token { text: &text[..end], quoted: false }, &text[end..]))
+    Ok((
+        Token {
+            text: &text[..end],
+            quoted: false,
+        },
+        &text[end..],
+    ))
 }
 
 /// The octets that a token stands for.
@@ -107,7 +141,10 @@ pub(crate) fn octets(token: Token<'_>) -> Result<Vec<u8>, DnsFault> {
             continue;
         }
         let octet = label::unescape(&mut rest).ok_or_else(|| {
-            DnsFault::rdata(format!("{} has a bad escape: write `\\DDD` with three digits up to 255", shown(token.text)))
+            DnsFault::rdata(format!(
+                "{} has a bad escape: write `\\DDD` with three digits up to 255",
+                shown(token.text)
+            ))
         })?;
         out.push(octet);
     }
@@ -118,7 +155,11 @@ pub(crate) fn octets(token: Token<'_>) -> Result<Vec<u8>, DnsFault> {
 pub(crate) fn push_quoted(out: &mut String, octets: &[u8]) {
     out.push('"');
     for &octet in octets {
-        label::push_octet(out, octet, (octet.is_ascii_graphic() || octet == b' ') && !matches!(octet, b'"' | b'\\'));
+        label::push_octet(
+            out,
+            octet,
+            (octet.is_ascii_graphic() || octet == b' ') && !matches!(octet, b'"' | b'\\'),
+        );
     }
     out.push('"');
 }
@@ -129,10 +170,28 @@ mod tests {
 
     #[test]
     fn tokens() {
-        let texts = |text| split(text).map(|tokens| tokens.iter().map(|token| (token.text, token.quoted)).collect::<Vec<_>>()).unwrap();
-        assert_eq!(texts(" 10\t mail.example. "), [("10", false), ("mail.example.", false)]);
-        assert_eq!(texts("\"a\"\"b c\" \"\" d\\ e"), [("a", true), ("b c", true), ("", true), ("d\\ e", false)]);
-        for text in ["", " \t", "a ; b", ";a", "(a)", "a )", "a\"b\"", "\"a\"b", "\"a", "\"a\\\"", "a\\", "a\nb", "\"a\nb\"", "a\r", "\"a\0\""] {
+        let texts = |text| {
+            split(text)
+                .map(|tokens| {
+                    tokens
+                        .iter()
+                        .map(|token| (token.text, token.quoted))
+                        .collect::<Vec<_>>()
+                })
+                .unwrap()
+        };
+        assert_eq!(
+            texts(" 10\t mail.example. "),
+            [("10", false), ("mail.example.", false)]
+        );
+        assert_eq!(
+            texts("\"a\"\"b c\" \"\" d\\ e"),
+            [("a", true), ("b c", true), ("", true), ("d\\ e", false)]
+        );
+        for text in [
+            "", " \t", "a ; b", ";a", "(a)", "a )", "a\"b\"", "\"a\"b", "\"a", "\"a\\\"", "a\\",
+            "a\nb", "\"a\nb\"", "a\r", "\"a\0\"",
+        ] {
             assert!(split(text).is_err(), "{text:?}");
         }
         assert!(split(&"a".repeat(RDATA_TEXT_OCTETS + 1)).is_err());

@@ -1,0 +1,13 @@
+//! The laws of the pure core: tables of real cases and properties that hold for every input.
+
+// A test that cannot go on stops here, in its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "laws/dns_oracle.rs"]
+mod dns_oracle;
+#[path = "laws/dns_props.rs"]
+mod dns_props;
+#[path = "laws/dns_values.rs"]
+mod dns_values;
+#[path = "laws/sha256.rs"]
+mod sha256;
