@@ -1,3 +1,14 @@
-//! What can happen.
+//! What can happen: ids, names, RDATA, the typed events and their envelope, and
+//! the pure `decide` of every aggregate. Nothing here awaits, reads a clock,
+//! draws a random number or knows a database.
 
+pub mod actor;
+pub mod admin;
+pub mod codec;
 pub mod dns;
+pub mod domain;
+pub mod envelope;
+pub mod event;
+pub mod ids;
+pub mod reject;
+pub mod time;

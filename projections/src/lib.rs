@@ -1,1 +1,4 @@
-//! What it means to a reader.
+//! What the log means to a reader. Each projection is a pure change (event →
+//! rows) beside its SQL; all of it can be dropped and rebuilt from the events.
+
+pub mod desired;

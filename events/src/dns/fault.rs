@@ -123,11 +123,7 @@ pub struct DnsFault {
 impl DnsFault {
     /// A fault of the value as a whole.
     pub fn new(code: FaultCode, detail: impl Into<String>) -> Self {
-        Self {
-            code,
-            detail: detail.into(),
-            place: FaultPlace::Whole,
-        }
+        Self { code, detail: detail.into(), place: FaultPlace::Whole }
     }
 
     /// The same fault, told of one part of an RRset.

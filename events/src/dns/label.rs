@@ -107,9 +107,7 @@ impl Draft {
 /// Reads a name in presentation format. The root alone (`.`) has no labels and is absolute.
 pub(crate) fn scan(text: &str, raw: Raw) -> Result<Scanned, DnsFault> {
     if text.is_empty() {
-        return Err(DnsFault::name(
-            "the name is empty: write `@` for the zone itself",
-        ));
+        return Err(DnsFault::name("the name is empty: write `@` for the zone itself"));
     }
     if text.len() > TEXT_OCTETS {
         return Err(DnsFault::name(format!(
@@ -118,10 +116,7 @@ pub(crate) fn scan(text: &str, raw: Raw) -> Result<Scanned, DnsFault> {
         )));
     }
     if text == "." {
-        return Ok(Scanned {
-            labels: Vec::new(),
-            absolute: true,
-        });
+        return Ok(Scanned { labels: Vec::new(), absolute: true });
     }
     let mut labels = Vec::new();
     let mut draft = Draft::default();
@@ -144,8 +139,7 @@ pub(crate) fn scan(text: &str, raw: Raw) -> Result<Scanned, DnsFault> {
             }
             c => {
                 let leftmost = labels.is_empty() && draft.octets.is_empty();
-                let alone =
-                    leftmost && matches!(rest.as_str().as_bytes().first(), None | Some(b'.'));
+                let alone = leftmost && matches!(rest.as_str().as_bytes().first(), None | Some(b'.'));
                 check_raw(c, raw, alone, text)?;
                 draft.octets.push(c as u8);
             }
@@ -169,10 +163,7 @@ fn check_raw(c: char, raw: Raw, alone: bool, text: &str) -> Result<(), DnsFault>
         return Ok(());
     }
     let detail = match c {
-        '*' => format!(
-            "{}: `*` is the whole leftmost label or nothing; elsewhere write `\\*`",
-            shown(text)
-        ),
+        '*' => format!("{}: `*` is the whole leftmost label or nothing; elsewhere write `\\*`", shown(text)),
         c if c.is_ascii_graphic() => {
             format!(
                 "{} holds `{c}`: a name has letters, digits, `-` and `_`; write `\\{c}` if it is really meant",
@@ -187,7 +178,10 @@ fn check_raw(c: char, raw: Raw, alone: bool, text: &str) -> Result<(), DnsFault>
 /// The octet behind a backslash.
 fn escaped_octet(rest: &mut std::str::Chars<'_>, text: &str) -> Result<u8, DnsFault> {
     let octet = unescape(rest).ok_or_else(|| {
-        DnsFault::name(format!("{} has a bad escape: write `\\DDD` with three digits up to 255, or `\\` and one character", shown(text)))
+        DnsFault::name(format!(
+            "{} has a bad escape: write `\\DDD` with three digits up to 255, or `\\` and one character",
+            shown(text)
+        ))
     })?;
     if octet.is_ascii_control() {
         return Err(DnsFault::name(format!(
@@ -273,9 +267,7 @@ pub(crate) fn read_wire(wire: &[u8]) -> Result<(Vec<Vec<u8>>, &[u8]), DnsFault> 
         }
         let (label, tail) = tail.split_at(len);
         if label.iter().any(u8::is_ascii_control) {
-            return Err(DnsFault::name(
-                "a name on the wire holds control octets: they are not taken",
-            ));
+            return Err(DnsFault::name("a name on the wire holds control octets: they are not taken"));
         }
         labels.push(label.to_ascii_lowercase());
         rest = tail;

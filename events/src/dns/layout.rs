@@ -55,21 +55,11 @@ pub(crate) struct Row {
 }
 
 const fn many(code: u16, mnemonic: &'static str, fields: &'static [Field]) -> Row {
-    Row {
-        code,
-        mnemonic,
-        fields,
-        single: false,
-    }
+    Row { code, mnemonic, fields, single: false }
 }
 
 const fn single(code: u16, mnemonic: &'static str, fields: &'static [Field]) -> Row {
-    Row {
-        code,
-        mnemonic,
-        fields,
-        single: true,
-    }
+    Row { code, mnemonic, fields, single: true }
 }
 
 /// Every type whose data can be read.
@@ -81,11 +71,7 @@ pub(crate) static TABLE: [Row; 9] = [
     many(15, "MX", &[Field::U16, Field::HostOrNone]),
     many(16, "TXT", &[Field::Strings]),
     many(28, "AAAA", &[Field::Ipv6]),
-    many(
-        33,
-        "SRV",
-        &[Field::U16, Field::U16, Field::U16, Field::HostOrNone],
-    ),
+    many(33, "SRV", &[Field::U16, Field::U16, Field::U16, Field::HostOrNone]),
     many(257, "CAA", &[Field::U8, Field::Tag, Field::Text]),
 ];
 
@@ -96,11 +82,7 @@ pub(crate) fn row(code: u16) -> Option<&'static Row> {
 
 /// The names of all types, for people.
 pub(crate) fn mnemonics() -> String {
-    TABLE
-        .iter()
-        .map(|row| row.mnemonic)
-        .collect::<Vec<_>>()
-        .join(" ")
+    TABLE.iter().map(|row| row.mnemonic).collect::<Vec<_>>().join(" ")
 }
 
 /// Tokens as far as they are not read yet.
@@ -112,39 +94,28 @@ pub(crate) struct Tokens<'t> {
 
 impl<'t> Tokens<'t> {
     pub(crate) fn new(tokens: Vec<Token<'t>>, zone: Option<&'t DomainName>) -> Self {
-        Self {
-            rest: tokens.into_iter(),
-            zone,
-        }
+        Self { rest: tokens.into_iter(), zone }
     }
 
     fn next(&mut self, what: &str) -> Result<Token<'t>, DnsFault> {
-        self.rest
-            .next()
-            .ok_or_else(|| DnsFault::rdata(format!("{what} is missing at the end")))
+        self.rest.next().ok_or_else(|| DnsFault::rdata(format!("{what} is missing at the end")))
     }
 
     /// The next token, which must not be in quotes.
     fn word(&mut self, what: &str) -> Result<&'t str, DnsFault> {
         let token = self.next(what)?;
         if token.quoted {
-            return Err(DnsFault::rdata(format!(
-                "{what} is in quotes: write it without them"
-            )));
+            return Err(DnsFault::rdata(format!("{what} is in quotes: write it without them")));
         }
         Ok(token.text)
     }
 
     fn number(&mut self, most: u32) -> Result<u32, DnsFault> {
         let word = self.word("a number")?;
-        let number = word
-            .bytes()
-            .all(|c| c.is_ascii_digit())
-            .then(|| word.parse().ok())
-            .flatten();
-        number.filter(|number| *number <= most).ok_or_else(|| {
-            DnsFault::rdata(format!("{} is not a number from 0 to {most}", shown(word)))
-        })
+        let number = word.bytes().all(|c| c.is_ascii_digit()).then(|| word.parse().ok()).flatten();
+        number
+            .filter(|number| *number <= most)
+            .ok_or_else(|| DnsFault::rdata(format!("{} is not a number from 0 to {most}", shown(word))))
     }
 
     /// Refuses what is left over.
@@ -276,10 +247,7 @@ fn cut() -> DnsFault {
 }
 
 fn check_tag(tag: &[u8]) -> Result<(), DnsFault> {
-    if tag.is_empty()
-        || tag.len() > CHARACTER_STRING_OCTETS
-        || !tag.iter().all(u8::is_ascii_alphanumeric)
-    {
+    if tag.is_empty() || tag.len() > CHARACTER_STRING_OCTETS || !tag.iter().all(u8::is_ascii_alphanumeric) {
         return Err(DnsFault::rdata(
             "the tag is one or more letters and digits: write for example `issue`, `issuewild` or `iodef`",
         ));
@@ -291,18 +259,10 @@ fn check_tag(tag: &[u8]) -> Result<(), DnsFault> {
 fn target(word: &str, zone: Option<&DomainName>) -> Result<Vec<Vec<u8>>, DnsFault> {
     // The two refusals by spelling look at unescaped colons only, which canonical text never has: what is
     // accepted stays acceptable.
-    if word
-        .strip_suffix('.')
-        .unwrap_or(word)
-        .parse::<Ipv6Addr>()
-        .is_ok()
-    {
+    if word.strip_suffix('.').unwrap_or(word).parse::<Ipv6Addr>().is_ok() {
         return Err(address(word));
     }
-    if word
-        .match_indices("://")
-        .any(|(at, _)| !word[..at].ends_with('\\'))
-    {
+    if word.match_indices("://").any(|(at, _)| !word[..at].ends_with('\\')) {
         return Err(DnsFault::rdata(format!(
             "{} is a URL, not a name: write the name of the host alone",
             shown(word)
@@ -310,15 +270,10 @@ fn target(word: &str, zone: Option<&DomainName>) -> Result<Vec<Vec<u8>>, DnsFaul
     }
     if word == "@" {
         let apex = zone.map_or_else(|| "example.com".to_owned(), ToString::to_string);
-        return Err(DnsFault::new(
-            FaultCode::RelativeName,
-            format!("`@` is relative: write `{apex}.`"),
-        ));
+        return Err(DnsFault::new(FaultCode::RelativeName, format!("`@` is relative: write `{apex}.`")));
     }
     let scanned = label::scan(word, Raw::Target)?;
-    if scanned.labels.len() == IPV4_LABELS
-        && label::print(&scanned.labels).parse::<Ipv4Addr>().is_ok()
-    {
+    if scanned.labels.len() == IPV4_LABELS && label::print(&scanned.labels).parse::<Ipv4Addr>().is_ok() {
         return Err(address(word));
     }
     if scanned.absolute {
@@ -330,20 +285,11 @@ fn target(word: &str, zone: Option<&DomainName>) -> Result<Vec<Vec<u8>>, DnsFaul
         Some(zone) if !ends_in(&name, zone) => {
             let inside = shown(&format!("{name}.{zone}."));
             // One label alone is hardly a host of the whole world; several rather are.
-            let (first, second) = if scanned.labels.len() == 1 {
-                (inside, as_it_stands)
-            } else {
-                (as_it_stands, inside)
-            };
-            format!(
-                "{} is relative: write {first}, or {second} if that is meant",
-                shown(word)
-            )
+            let (first, second) =
+                if scanned.labels.len() == 1 { (inside, as_it_stands) } else { (as_it_stands, inside) };
+            format!("{} is relative: write {first}, or {second} if that is meant", shown(word))
         }
-        _ => format!(
-            "{} is relative: write {as_it_stands} with the final dot",
-            shown(word)
-        ),
+        _ => format!("{} is relative: write {as_it_stands} with the final dot", shown(word)),
     };
     Err(DnsFault::new(FaultCode::RelativeName, detail))
 }
@@ -356,21 +302,16 @@ fn address(word: &str) -> DnsFault {
 }
 
 fn ends_in(name: &str, zone: &DomainName) -> bool {
-    name.strip_suffix(zone.as_str())
-        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    name.strip_suffix(zone.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// Refuses labels that no host can be called by; `none`: the root stands for "none" and is allowed.
 fn check_host(labels: &[Vec<u8>], none: bool, word: &str) -> Result<(), DnsFault> {
     if labels.is_empty() && !none {
-        return Err(DnsFault::rdata(
-            "the root is no host: write a host name such as `ns1.example.net.`",
-        ));
+        return Err(DnsFault::rdata("the root is no host: write a host name such as `ns1.example.net.`"));
     }
     let fine = |label: &Vec<u8>| {
-        label
-            .iter()
-            .all(|octet| label::is_plain(*octet) && *octet != b'/')
+        label.iter().all(|octet| label::is_plain(*octet) && *octet != b'/')
             && label.first() != Some(&b'-')
             && label.last() != Some(&b'-')
     };

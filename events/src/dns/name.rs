@@ -19,9 +19,7 @@ pub const DOMAIN_NAME_CHARS: usize = 253;
 pub const TENANT_LABELS_MIN: usize = 2;
 
 /// The name of a zone, such as `example.com`.
-#[derive(
-    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, example = "example.com")]
 pub struct DomainName(String);
@@ -33,11 +31,7 @@ impl DomainName {
         if input.len() > 4 * (DOMAIN_NAME_CHARS + 1) {
             return Err(too_long(input));
         }
-        let ascii = if input.is_ascii() {
-            input.to_ascii_lowercase()
-        } else {
-            label::to_ascii(input)?
-        };
+        let ascii = if input.is_ascii() { input.to_ascii_lowercase() } else { label::to_ascii(input)? };
         let name = ascii.strip_suffix('.').unwrap_or(&ascii);
         if name.is_empty() {
             return Err(DnsFault::name(
@@ -68,9 +62,7 @@ impl DomainName {
 
     /// The name without its leftmost label; nothing above a single label.
     pub fn parent(&self) -> Option<Self> {
-        self.0
-            .split_once('.')
-            .map(|(_, rest)| Self(rest.to_owned()))
+        self.0.split_once('.').map(|(_, rest)| Self(rest.to_owned()))
     }
 
     /// Every name above this one, nearest first, without the root.
@@ -90,24 +82,18 @@ impl DomainName {
     pub fn tenant_allowed(&self) -> Result<(), DnsFault> {
         let shown = shown(&self.0);
         if self.labels().count() < TENANT_LABELS_MIN {
-            let detail = format!(
-                "{shown} has one label: write a name below it, such as `example.{}`",
-                self.0
-            );
+            let detail =
+                format!("{shown} has one label: write a name below it, such as `example.{}`", self.0);
             return Err(DnsFault::new(FaultCode::TooFewLabels, detail));
         }
         if self.0.contains('/') {
-            let detail = format!(
-                "{shown} is a classless reverse zone (RFC 2317): ask an administrator to host it"
-            );
+            let detail =
+                format!("{shown} is a classless reverse zone (RFC 2317): ask an administrator to host it");
             return Err(DnsFault::new(FaultCode::AdministratorsOnly, detail));
         }
         // The list holds internationalized suffixes in one of the two forms only.
         let unicode = self.to_unicode();
-        if [self.as_str(), unicode.as_str()]
-            .into_iter()
-            .any(|name| psl::suffix_str(name) == Some(name))
-        {
+        if [self.as_str(), unicode.as_str()].into_iter().any(|name| psl::suffix_str(name) == Some(name)) {
             let detail = format!(
                 "{shown} is a public suffix, under which others register names: write a name below it, such as `example.{}`",
                 self.0
@@ -129,10 +115,7 @@ impl DomainName {
 }
 
 fn too_long(input: &str) -> DnsFault {
-    DnsFault::name(format!(
-        "{} is longer than {DOMAIN_NAME_CHARS} characters",
-        shown(input)
-    ))
+    DnsFault::name(format!("{} is longer than {DOMAIN_NAME_CHARS} characters", shown(input)))
 }
 
 /// One label of an ASCII name in lower case.
@@ -152,10 +135,7 @@ fn check_label(part: &str, input: &str) -> Result<(), DnsFault> {
         );
         return Err(DnsFault::name(detail));
     }
-    match part
-        .chars()
-        .find(|&c| !u8::try_from(c).is_ok_and(label::is_plain))
-    {
+    match part.chars().find(|&c| !u8::try_from(c).is_ok_and(label::is_plain)) {
         None => Ok(()),
         Some(c) => Err(DnsFault::name(format!(
             "{} holds {}: a domain name has letters, digits, `-`, `_` and `.`",
@@ -169,10 +149,7 @@ fn check_label(part: &str, input: &str) -> Result<(), DnsFault> {
 fn check_a_labels(name: &str) -> Result<(), DnsFault> {
     for part in name.split('.').filter(|part| part.starts_with("xn--")) {
         if label::to_ascii(part)? != part {
-            return Err(DnsFault::name(format!(
-                "{} is not the A-label of anything",
-                shown(part)
-            )));
+            return Err(DnsFault::name(format!("{} is not the A-label of anything", shown(part))));
         }
     }
     Ok(())
@@ -216,12 +193,7 @@ mod tests {
 
     #[test]
     fn spellings_of_one_name_are_one_name() {
-        for input in [
-            "example.com",
-            "EXAMPLE.com",
-            "Example.Com.",
-            "ｅｘａｍｐｌｅ。com",
-        ] {
+        for input in ["example.com", "EXAMPLE.com", "Example.Com.", "ｅｘａｍｐｌｅ。com"] {
             assert_eq!(name(input).as_str(), "example.com", "{input}");
         }
         for input in [
@@ -237,18 +209,9 @@ mod tests {
         // Nontransitional: the sharp s stays itself.
         assert_eq!(name("straße.example").as_str(), "xn--strae-oqa.example");
         // A confusable is another name, and its A-label shows it.
-        assert_eq!(
-            name("p\u{430}ypal.example").as_str(),
-            "xn--pypal-4ve.example"
-        );
-        assert_eq!(
-            name("0/25.2.0.192.in-addr.arpa").as_str(),
-            "0/25.2.0.192.in-addr.arpa"
-        );
-        assert_eq!(
-            name("_acme-challenge.example.com").as_str(),
-            "_acme-challenge.example.com"
-        );
+        assert_eq!(name("p\u{430}ypal.example").as_str(), "xn--pypal-4ve.example");
+        assert_eq!(name("0/25.2.0.192.in-addr.arpa").as_str(), "0/25.2.0.192.in-addr.arpa");
+        assert_eq!(name("_acme-challenge.example.com").as_str(), "_acme-challenge.example.com");
         assert_eq!(name("test").as_str(), "test");
     }
 
@@ -300,11 +263,7 @@ mod tests {
         for input in list {
             let fault = DomainName::parse(input).expect_err(input);
             assert_eq!(fault.code, FaultCode::InvalidName, "{input}");
-            assert!(
-                !fault.detail.chars().any(char::is_control),
-                "{input:?}: {}",
-                fault.detail
-            );
+            assert!(!fault.detail.chars().any(char::is_control), "{input:?}: {}", fault.detail);
         }
         assert!(DomainName::parse(&"a".repeat(1 << 20)).is_err());
     }
@@ -323,10 +282,7 @@ mod tests {
     #[test]
     fn relations() {
         let deep = name("a.b.example.com");
-        assert_eq!(
-            deep.labels().collect::<Vec<_>>(),
-            ["a", "b", "example", "com"]
-        );
+        assert_eq!(deep.labels().collect::<Vec<_>>(), ["a", "b", "example", "com"]);
         assert_eq!(
             deep.ancestors().map(String::from).collect::<Vec<_>>(),
             ["b.example.com", "example.com", "com"]
@@ -357,24 +313,14 @@ mod tests {
             ("公司.cn", FaultCode::PublicSuffix),
             ("0/25.2.0.192.in-addr.arpa", FaultCode::AdministratorsOnly),
         ] {
-            assert_eq!(
-                name(refused).tenant_allowed().unwrap_err().code,
-                code,
-                "{refused}"
-            );
+            assert_eq!(name(refused).tenant_allowed().unwrap_err().code, code, "{refused}");
         }
     }
 
     #[test]
     fn serde_validates() {
-        assert_eq!(
-            serde_json::from_str::<DomainName>("\"Example.COM.\"").unwrap(),
-            name("example.com")
-        );
-        assert_eq!(
-            serde_json::to_string(&name("example.com")).unwrap(),
-            "\"example.com\""
-        );
+        assert_eq!(serde_json::from_str::<DomainName>("\"Example.COM.\"").unwrap(), name("example.com"));
+        assert_eq!(serde_json::to_string(&name("example.com")).unwrap(), "\"example.com\"");
         assert!(serde_json::from_str::<DomainName>("\"a..b\"").is_err());
     }
 }

@@ -16,9 +16,7 @@ use super::ownerkey::{self, OwnerKey};
 const APEX: &str = "@";
 
 /// The owner of an RRset, relative to its zone.
-#[derive(
-    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, example = "www")]
 pub struct OwnerName(String);
@@ -81,9 +79,7 @@ impl OwnerName {
     pub fn from_wire(wire: &[u8], zone: &DomainName) -> Result<Self, DnsFault> {
         let (labels, rest) = label::read_wire(wire)?;
         if !rest.is_empty() {
-            return Err(DnsFault::name(
-                "a name on the wire is followed by other octets",
-            ));
+            return Err(DnsFault::name("a name on the wire is followed by other octets"));
         }
         match strip_zone(&labels, zone) {
             Some(below) => Ok(Self::from_labels(below)),
@@ -99,28 +95,18 @@ impl OwnerName {
         if key.is_empty() {
             return Ok(Self::apex());
         }
-        let mut labels = key
-            .split(' ')
-            .map(ownerkey::read_label)
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut labels = key.split(' ').map(ownerkey::read_label).collect::<Result<Vec<_>, _>>()?;
         labels.reverse();
         label::check_length(&labels, 1, key)?;
         let owner = Self::from_labels(&labels);
         if owner.key().as_str() != key {
-            return Err(DnsFault::name(format!(
-                "{} is not a sort key in canonical form",
-                shown(key)
-            )));
+            return Err(DnsFault::name(format!("{} is not a sort key in canonical form", shown(key))));
         }
         Ok(owner)
     }
 
     fn from_labels(labels: &[Vec<u8>]) -> Self {
-        if labels.is_empty() {
-            Self::apex()
-        } else {
-            Self(label::print(labels))
-        }
+        if labels.is_empty() { Self::apex() } else { Self(label::print(labels)) }
     }
 
     /// The owner in canonical presentation: `@`, `www`, `*.a`.
@@ -159,11 +145,7 @@ impl OwnerName {
 
     /// The absolute name in presentation format (as a zone file may hold it), without the final dot.
     pub fn absolute(&self, zone: &DomainName) -> String {
-        if self.is_apex() {
-            zone.to_string()
-        } else {
-            format!("{}.{zone}", self.0)
-        }
+        if self.is_apex() { zone.to_string() } else { format!("{}.{zone}", self.0) }
     }
 
     /// The absolute name as PowerDNS spells it in `records.name`: without a final dot, and with only `.`, `\` and
@@ -198,11 +180,7 @@ impl OwnerName {
                 let mut octets = Vec::with_capacity(label.len());
                 while let Some(c) = rest.next() {
                     // A canonical spelling is ASCII and has no bad escape.
-                    let octet = if c == '\\' {
-                        label::unescape(&mut rest)
-                    } else {
-                        u8::try_from(c).ok()
-                    };
+                    let octet = if c == '\\' { label::unescape(&mut rest) } else { u8::try_from(c).ok() };
                     octets.extend(octet);
                 }
                 octets
@@ -302,16 +280,8 @@ mod tests {
         ] {
             let owner = owner(input);
             assert_eq!(owner.as_str(), text, "{input}");
-            assert_eq!(
-                OwnerName::from_canonical(text),
-                Ok(owner.clone()),
-                "{input}"
-            );
-            assert_eq!(
-                OwnerName::from_key(owner.key().as_str()),
-                Ok(owner),
-                "{input}"
-            );
+            assert_eq!(OwnerName::from_canonical(text), Ok(owner.clone()), "{input}");
+            assert_eq!(OwnerName::from_key(owner.key().as_str()), Ok(owner), "{input}");
         }
     }
 
@@ -361,11 +331,7 @@ mod tests {
                 matches!(fault.code, FaultCode::InvalidName | FaultCode::OutsideZone),
                 "{input}: {fault}"
             );
-            assert!(
-                !fault.detail.chars().any(char::is_control),
-                "{input:?}: {}",
-                fault.detail
-            );
+            assert!(!fault.detail.chars().any(char::is_control), "{input:?}: {}", fault.detail);
         }
     }
 
@@ -379,12 +345,7 @@ mod tests {
         assert_eq!(code("www.example.com"), FaultCode::LooksAbsolute);
         assert_eq!(code("WWW.EXAMPLE.COM"), FaultCode::LooksAbsolute);
         assert_eq!(code("example.com"), FaultCode::LooksAbsolute);
-        assert!(
-            OwnerName::parse("www.example.com", &zone())
-                .unwrap_err()
-                .detail
-                .contains("write `www`")
-        );
+        assert!(OwnerName::parse("www.example.com", &zone()).unwrap_err().detail.contains("write `www`"));
     }
 
     #[test]
@@ -399,31 +360,16 @@ mod tests {
     fn parts() {
         let deep = owner("*.b\\.c.d");
         assert_eq!(deep.labels().collect::<Vec<_>>(), ["*", "b\\.c", "d"]);
-        assert_eq!(
-            deep.ancestors().map(String::from).collect::<Vec<_>>(),
-            ["b\\.c.d", "d"]
-        );
-        assert_eq!(
-            owner("x.\\*")
-                .ancestors()
-                .map(String::from)
-                .collect::<Vec<_>>(),
-            ["*"]
-        );
+        assert_eq!(deep.ancestors().map(String::from).collect::<Vec<_>>(), ["b\\.c.d", "d"]);
+        assert_eq!(owner("x.\\*").ancestors().map(String::from).collect::<Vec<_>>(), ["*"]);
         assert_eq!(deep.key().as_str(), "d b\\.c *");
         assert_eq!(owner("@").key().as_str(), "");
-        assert_eq!(
-            (owner("@").labels().count(), owner("@").ancestors().count()),
-            (0, 0)
-        );
+        assert_eq!((owner("@").labels().count(), owner("@").ancestors().count()), (0, 0));
         assert_eq!(owner("@").absolute(&zone()), "example.com");
         assert_eq!(owner("a\\;b").absolute(&zone()), "a\\;b.example.com");
         assert_eq!(owner("a\\;b").powerdns_name(&zone()), "a;b.example.com");
         assert!(deep.is_wildcard() && owner("*").is_wildcard() && !owner("a").is_wildcard());
-        assert_eq!(
-            OwnerName::from_wire(b"\x03WwW\x07example\x03com\0", &zone()),
-            Ok(owner("www"))
-        );
+        assert_eq!(OwnerName::from_wire(b"\x03WwW\x07example\x03com\0", &zone()), Ok(owner("www")));
         assert!(OwnerName::from_wire(b"\x03www\x07example\x03net\0", &zone()).is_err());
         assert!(OwnerName::from_wire(b"\xc0\x00", &zone()).is_err());
     }
@@ -457,14 +403,8 @@ mod tests {
         for text in ["\"WWW\"", "\"bücher\"", "\"a\\\\046b\"", "\"www.\"", "\"\""] {
             assert!(serde_json::from_str::<OwnerName>(text).is_err(), "{text}");
         }
-        assert_eq!(
-            serde_json::from_str::<OwnerName>("\"*.a\"").unwrap(),
-            owner("*.a")
-        );
+        assert_eq!(serde_json::from_str::<OwnerName>("\"*.a\"").unwrap(), owner("*.a"));
         assert!(serde_json::from_str::<OwnerKey>("\"a  b\"").is_err());
-        assert_eq!(
-            serde_json::from_str::<OwnerKey>("\"a b\"").unwrap(),
-            owner("b.a").key()
-        );
+        assert_eq!(serde_json::from_str::<OwnerKey>("\"a b\"").unwrap(), owner("b.a").key());
     }
 }

@@ -35,11 +35,7 @@ impl OwnerKey {
 
     /// What every key below this one begins with, and no other key does.
     pub fn subtree_prefix(&self) -> String {
-        if self.0.is_empty() {
-            String::new()
-        } else {
-            format!("{} ", self.0)
-        }
+        if self.0.is_empty() { String::new() } else { format!("{} ", self.0) }
     }
 
     /// Whether this key lies below `other`, not being it.
@@ -75,11 +71,7 @@ impl From<OwnerKey> for String {
 /// One label as PowerDNS writes it.
 pub(crate) fn push_label(out: &mut String, label: &[u8]) {
     for &octet in label {
-        label::push_octet(
-            out,
-            octet,
-            octet.is_ascii_graphic() && !matches!(octet, b'.' | b'\\'),
-        );
+        label::push_octet(out, octet, octet.is_ascii_graphic() && !matches!(octet, b'.' | b'\\'));
     }
 }
 
@@ -89,16 +81,9 @@ pub(crate) fn read_label(text: &str) -> Result<Vec<u8>, DnsFault> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
-        let octet = if c == '\\' {
-            label::unescape(&mut rest)
-        } else {
-            u8::try_from(c).ok().filter(u8::is_ascii)
-        };
-        octets.push(
-            octet
-                .filter(|octet| !octet.is_ascii_control())
-                .ok_or_else(bad)?,
-        );
+        let octet =
+            if c == '\\' { label::unescape(&mut rest) } else { u8::try_from(c).ok().filter(u8::is_ascii) };
+        octets.push(octet.filter(|octet| !octet.is_ascii_control()).ok_or_else(bad)?);
     }
     if octets.is_empty() || octets.len() > label::LABEL_OCTETS {
         return Err(bad());

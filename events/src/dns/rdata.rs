@@ -37,14 +37,7 @@ impl Rdata {
     fn read(ty: RrType, text: &str, zone: Option<&DomainName>) -> Result<Self, DnsFault> {
         let row = row(ty)?;
         let tokens = token::split(text)?;
-        if let [
-            Token {
-                text: GENERIC,
-                quoted: false,
-            },
-            rest @ ..,
-        ] = tokens.as_slice()
-        {
+        if let [Token { text: GENERIC, quoted: false }, rest @ ..] = tokens.as_slice() {
             return Self::from_wire(ty, &generic_octets(rest)?);
         }
         let mut tokens = Tokens::new(tokens, zone);
@@ -60,11 +53,7 @@ impl Rdata {
             )));
         }
         let text = print(row, &wire)?;
-        Ok(Self {
-            ty,
-            wire: wire.into(),
-            text: text.into(),
-        })
+        Ok(Self { ty, wire: wire.into(), text: text.into() })
     }
 
     /// The type.
@@ -103,12 +92,8 @@ impl fmt::Debug for Rdata {
 /// How the type is laid out, if it may be written.
 fn row(ty: RrType) -> Result<&'static Row, DnsFault> {
     ty.writable()?;
-    layout::row(ty.code()).ok_or_else(|| {
-        DnsFault::new(
-            FaultCode::UnsupportedType,
-            format!("{ty} records are not supported"),
-        )
-    })
+    layout::row(ty.code())
+        .ok_or_else(|| DnsFault::new(FaultCode::UnsupportedType, format!("{ty} records are not supported")))
 }
 
 /// The canonical text of octets.
@@ -122,10 +107,7 @@ fn print(row: &Row, wire: &[u8]) -> Result<String, DnsFault> {
         field.print(&mut rest, &mut text)?;
     }
     if !rest.is_empty() {
-        return Err(DnsFault::rdata(format!(
-            "the value is followed by {} more octets",
-            rest.len()
-        )));
+        return Err(DnsFault::rdata(format!("the value is followed by {} more octets", rest.len())));
     }
     Ok(text)
 }
@@ -140,24 +122,13 @@ fn generic_octets(tokens: &[Token<'_>]) -> Result<Vec<u8>, DnsFault> {
     if tokens.iter().any(|token| token.quoted) {
         return Err(bad("a quoted string"));
     }
-    let (len, digits) = tokens
-        .split_first()
-        .ok_or_else(|| bad("the number of octets is missing"))?;
+    let (len, digits) = tokens.split_first().ok_or_else(|| bad("the number of octets is missing"))?;
     let digits: String = digits.iter().map(|token| token.text).collect();
-    let octets =
-        hex::decode(&digits).map_err(|_| bad(&format!("{} is not hexadecimal", shown(&digits))))?;
-    let announced = len
-        .text
-        .bytes()
-        .all(|c| c.is_ascii_digit())
-        .then(|| len.text.parse::<usize>().ok())
-        .flatten();
+    let octets = hex::decode(&digits).map_err(|_| bad(&format!("{} is not hexadecimal", shown(&digits))))?;
+    let announced =
+        len.text.bytes().all(|c| c.is_ascii_digit()).then(|| len.text.parse::<usize>().ok()).flatten();
     if announced != Some(octets.len()) {
-        return Err(bad(&format!(
-            "{} octets are announced and {} given",
-            shown(len.text),
-            octets.len()
-        )));
+        return Err(bad(&format!("{} octets are announced and {} given", shown(len.text), octets.len())));
     }
     Ok(octets)
 }
@@ -179,21 +150,9 @@ mod tests {
         for (ty, text, shown) in [
             (RrType::CNAME, "@", "`example.com.`"),
             (RrType::CNAME, "www", "write `www.example.com.`"),
-            (
-                RrType::MX,
-                "10 mail.example.com",
-                "write `mail.example.com.`",
-            ),
-            (
-                RrType::MX,
-                "10 mail.example.net",
-                "write `mail.example.net.`",
-            ),
-            (
-                RrType::SRV,
-                "0 0 443 bücher",
-                "write `xn--bcher-kva.example.com.`",
-            ),
+            (RrType::MX, "10 mail.example.com", "write `mail.example.com.`"),
+            (RrType::MX, "10 mail.example.net", "write `mail.example.net.`"),
+            (RrType::SRV, "0 0 443 bücher", "write `xn--bcher-kva.example.com.`"),
         ] {
             let fault = parse(ty, text).expect_err(text);
             assert_eq!(fault.code, FaultCode::RelativeName, "{text}");
@@ -212,11 +171,7 @@ mod tests {
             "https://www.example.net/",
             "https://www.example.net/.",
         ] {
-            assert_eq!(
-                parse(RrType::CNAME, text).expect_err(text).code,
-                FaultCode::InvalidRdata,
-                "{text}"
-            );
+            assert_eq!(parse(RrType::CNAME, text).expect_err(text).code, FaultCode::InvalidRdata, "{text}");
         }
         for text in ["a\\://b.", "a:\\/\\/b.", "a\\:\\:1."] {
             let rdata = parse(RrType::CNAME, text).unwrap();
@@ -242,9 +197,7 @@ mod tests {
             assert_eq!(parse(ty, &generic), Ok(rdata));
         }
         assert_eq!(
-            Rdata::from_wire(RrType::NS, b"\x03NS1\x07Example\x03net\0")
-                .unwrap()
-                .as_text(),
+            Rdata::from_wire(RrType::NS, b"\x03NS1\x07Example\x03net\0").unwrap().as_text(),
             "ns1.example.net."
         );
         for (ty, wire) in [
@@ -266,10 +219,7 @@ mod tests {
     #[test]
     fn long_text_is_split_and_bounded() {
         let rdata = parse(RrType::TXT, &format!("\"{}\"", "k".repeat(300))).unwrap();
-        assert_eq!(
-            rdata.as_text(),
-            format!("\"{}\" \"{}\"", "k".repeat(255), "k".repeat(45))
-        );
+        assert_eq!(rdata.as_text(), format!("\"{}\" \"{}\"", "k".repeat(255), "k".repeat(45)));
         assert!(parse(RrType::TXT, &format!("\"{}\"", "k".repeat(65_279))).is_ok());
         assert!(parse(RrType::TXT, &format!("\"{}\"", "k".repeat(65_280))).is_err());
     }

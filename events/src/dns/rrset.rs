@@ -22,17 +22,7 @@ pub const TTL_SECONDS_MAX: u32 = 2_147_483_647;
 
 /// A time to live in seconds, 0 … 2,147,483,647.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    utoipa::ToSchema,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
 )]
 #[serde(try_from = "i64", into = "u32")]
 #[schema(value_type = u32, minimum = 0, maximum = 2_147_483_647, example = 300)]
@@ -44,8 +34,7 @@ impl Ttl {
         match u32::try_from(seconds) {
             Ok(seconds) if seconds <= TTL_SECONDS_MAX => Ok(Self(seconds)),
             _ => {
-                let detail =
-                    format!("{seconds} is not a TTL: write seconds from 0 to {TTL_SECONDS_MAX}");
+                let detail = format!("{seconds} is not a TTL: write seconds from 0 to {TTL_SECONDS_MAX}");
                 Err(DnsFault::new(FaultCode::InvalidTtl, detail).at(FaultPlace::Ttl))
             }
         }
@@ -105,11 +94,7 @@ pub struct RrSetBody {
 
 impl From<RrSetBody> for RrSetInput {
     fn from(body: RrSetBody) -> Self {
-        Self {
-            ttl: i64::from(body.ttl.0),
-            records: body.records,
-            comment: body.comment,
-        }
+        Self { ttl: i64::from(body.ttl.0), records: body.records, comment: body.comment }
     }
 }
 
@@ -153,13 +138,9 @@ impl RrSet {
         }
         faults.extend(check_comment(input.comment.as_deref()));
         match ttl {
-            Some(ttl) if faults.is_empty() => Ok(Self {
-                owner,
-                ty,
-                ttl,
-                records,
-                comment: input.comment.clone(),
-            }),
+            Some(ttl) if faults.is_empty() => {
+                Ok(Self { owner, ty, ttl, records, comment: input.comment.clone() })
+            }
             _ => Err(faults),
         }
     }
@@ -178,27 +159,14 @@ impl RrSet {
         let mut faults = Vec::new();
         for (index, rdata) in records.iter().enumerate() {
             if rdata.rr_type() != ty {
-                let detail = format!(
-                    "a value of type {} stands in an RRset of type {ty}",
-                    rdata.rr_type()
-                );
+                let detail = format!("a value of type {} stands in an RRset of type {ty}", rdata.rr_type());
                 faults.push(DnsFault::rdata(detail).at(FaultPlace::Record(index)));
             }
         }
         let mut records = records;
         check_set(ty, &mut records, &mut faults);
         faults.extend(check_comment(comment.as_deref()));
-        if faults.is_empty() {
-            Ok(Self {
-                owner,
-                ty,
-                ttl,
-                records,
-                comment,
-            })
-        } else {
-            Err(faults)
-        }
+        if faults.is_empty() { Ok(Self { owner, ty, ttl, records, comment }) } else { Err(faults) }
     }
 
     /// The same from a body that was canonical once, such as that of an event.
@@ -215,11 +183,7 @@ impl RrSet {
     pub fn body(&self) -> RrSetBody {
         RrSetBody {
             ttl: self.ttl,
-            records: self
-                .records
-                .iter()
-                .map(|rdata| rdata.as_text().to_owned())
-                .collect(),
+            records: self.records.iter().map(|rdata| rdata.as_text().to_owned()).collect(),
             comment: self.comment.clone(),
         }
     }
@@ -259,8 +223,7 @@ fn too_many(count: usize) -> DnsFault {
 fn check_set(ty: RrType, records: &mut Vec<Rdata>, faults: &mut Vec<DnsFault>) {
     records.sort_unstable();
     records.dedup();
-    let mut fault =
-        |code, detail: String| faults.push(DnsFault::new(code, detail).at(FaultPlace::Records));
+    let mut fault = |code, detail: String| faults.push(DnsFault::new(code, detail).at(FaultPlace::Records));
     if records.is_empty() {
         fault(
             FaultCode::EmptyRrset,
@@ -281,7 +244,11 @@ fn check_set(ty: RrType, records: &mut Vec<Rdata>, faults: &mut Vec<DnsFault>) {
         );
     }
     if records.len() > 1 && records.iter().any(Rdata::is_null_mx) {
-        fault(FaultCode::NullMxNotAlone, "`.` says that the name takes no mail (RFC 7505): leave it out, or the other MX records".to_owned());
+        fault(
+            FaultCode::NullMxNotAlone,
+            "`.` says that the name takes no mail (RFC 7505): leave it out, or the other MX records"
+                .to_owned(),
+        );
     }
     if records.len() > RRSET_RECORDS {
         faults.push(too_many(records.len()));
@@ -322,20 +289,12 @@ mod tests {
     }
 
     fn codes(ty: RrType, input: &RrSetInput) -> Vec<(FaultCode, String)> {
-        new(ty, input)
-            .unwrap_err()
-            .into_iter()
-            .map(|fault| (fault.code, fault.place.pointer()))
-            .collect()
+        new(ty, input).unwrap_err().into_iter().map(|fault| (fault.code, fault.place.pointer())).collect()
     }
 
     #[test]
     fn every_fault_has_its_place() {
-        let body = input(
-            -1,
-            &["192.0.2.1", "192.0.2", "2001:db8::1", ""],
-            Some("a\nb"),
-        );
+        let body = input(-1, &["192.0.2.1", "192.0.2", "2001:db8::1", ""], Some("a\nb"));
         assert_eq!(
             codes(RrType::A, &body),
             [
@@ -346,19 +305,13 @@ mod tests {
                 (FaultCode::InvalidComment, "/comment".to_owned()),
             ]
         );
-        assert_eq!(
-            codes(RrType::SOA, &body),
-            [(FaultCode::UnsupportedType, String::new())]
-        );
+        assert_eq!(codes(RrType::SOA, &body), [(FaultCode::UnsupportedType, String::new())]);
     }
 
     #[test]
     fn rules_of_one_set() {
         let at_records = |code| vec![(code, "/records".to_owned())];
-        assert_eq!(
-            codes(RrType::A, &input(0, &[], None)),
-            at_records(FaultCode::EmptyRrset)
-        );
+        assert_eq!(codes(RrType::A, &input(0, &[], None)), at_records(FaultCode::EmptyRrset));
         assert_eq!(
             codes(RrType::CNAME, &input(0, &["a.", "b."], None)),
             at_records(FaultCode::SingleRecordOnly)
@@ -379,27 +332,12 @@ mod tests {
     #[test]
     fn bounds_of_one_set() {
         let addresses = |count: u32| -> RrSetInput {
-            let records = (0..count)
-                .map(|n| std::net::Ipv4Addr::from(0xc000_0200 + n).to_string())
-                .collect();
-            RrSetInput {
-                ttl: i64::from(TTL_SECONDS_MAX),
-                records,
-                comment: None,
-            }
+            let records = (0..count).map(|n| std::net::Ipv4Addr::from(0xc000_0200 + n).to_string()).collect();
+            RrSetInput { ttl: i64::from(TTL_SECONDS_MAX), records, comment: None }
         };
-        assert_eq!(
-            new(RrType::A, &addresses(500)).unwrap().records().len(),
-            500
-        );
-        assert_eq!(
-            codes(RrType::A, &addresses(501)),
-            [(FaultCode::TooManyRecords, "/records".to_owned())]
-        );
-        assert_eq!(
-            codes(RrType::A, &addresses(1001)),
-            [(FaultCode::TooManyRecords, "/records".to_owned())]
-        );
+        assert_eq!(new(RrType::A, &addresses(500)).unwrap().records().len(), 500);
+        assert_eq!(codes(RrType::A, &addresses(501)), [(FaultCode::TooManyRecords, "/records".to_owned())]);
+        assert_eq!(codes(RrType::A, &addresses(1001)), [(FaultCode::TooManyRecords, "/records".to_owned())]);
         let long = |octets: usize| RrSetInput {
             ttl: 0,
             records: vec![format!("\"{}\"", "k".repeat(octets))],
@@ -407,32 +345,20 @@ mod tests {
         };
         // 253 full strings and one of 231 octets: 254 length octets.
         assert!(new(RrType::TXT, &long(64_746)).is_ok());
-        assert_eq!(
-            codes(RrType::TXT, &long(64_747)),
-            [(FaultCode::RrsetTooLarge, "/records".to_owned())]
-        );
+        assert_eq!(codes(RrType::TXT, &long(64_747)), [(FaultCode::RrsetTooLarge, "/records".to_owned())]);
     }
 
     #[test]
     fn canonical_and_back() {
-        let set = new(
-            RrType::AAAA,
-            &input(
-                300,
-                &["2001:DB8::2", "2001:db8::1", "2001:db8:0::2"],
-                Some("two"),
-            ),
-        )
-        .unwrap();
+        let set =
+            new(RrType::AAAA, &input(300, &["2001:DB8::2", "2001:db8::1", "2001:db8:0::2"], Some("two")))
+                .unwrap();
         let body = set.body();
         assert_eq!(
             serde_json::to_string(&body).unwrap(),
             r#"{"ttl":300,"records":["2001:db8::1","2001:db8::2"],"comment":"two"}"#
         );
-        assert_eq!(
-            RrSet::from_body(OwnerName::apex(), RrType::AAAA, &body, &zone()),
-            Ok(set.clone())
-        );
+        assert_eq!(RrSet::from_body(OwnerName::apex(), RrType::AAAA, &body, &zone()), Ok(set.clone()));
         let records = set.records().iter().rev().cloned().collect();
         assert_eq!(
             RrSet::from_rdata(
@@ -445,14 +371,7 @@ mod tests {
             Ok(set.clone())
         );
         assert!(
-            RrSet::from_rdata(
-                OwnerName::apex(),
-                RrType::A,
-                set.ttl(),
-                set.records().to_vec(),
-                None
-            )
-            .is_err()
+            RrSet::from_rdata(OwnerName::apex(), RrType::A, set.ttl(), set.records().to_vec(), None).is_err()
         );
         assert!(serde_json::from_str::<RrSetInput>(r#"{"ttl":300,"records":[],"tll":1}"#).is_err());
         for ttl in ["-1", "2147483648", "4294967296", "1.5", "\"3600\"", "null"] {

@@ -21,19 +21,13 @@ const PRIVATE: [(u16, &str); 2] = [(65401, "ALIAS"), (65402, "LUA")];
 
 /// Types that nobody writes through the platform, and who makes them instead.
 const NEVER: [(u16, &str); 11] = [
-    (
-        6,
-        "the platform makes it: change the `[dns]` settings or the domain's serial floor",
-    ),
+    (6, "the platform makes it: change the `[dns]` settings or the domain's serial floor"),
     (24, "it is obsolete"),
     (25, "it is obsolete"),
     (30, "it is obsolete"),
     (46, "the signer makes it: turn DNSSEC on for the domain"),
     (47, "the signer makes it: turn DNSSEC on for the domain"),
-    (
-        48,
-        "it comes with the domain's keys: import the keys instead",
-    ),
+    (48, "it comes with the domain's keys: import the keys instead"),
     (50, "the signer makes it: turn DNSSEC on for the domain"),
     (51, "the signer makes it: turn DNSSEC on for the domain"),
     (63, "the signer makes it"),
@@ -41,9 +35,7 @@ const NEVER: [(u16, &str); 11] = [
 ];
 
 /// The type of a record.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, example = "A")]
 pub struct RrType(u16);
@@ -75,31 +67,20 @@ impl RrType {
         let unknown = || {
             DnsFault::new(
                 FaultCode::UnsupportedType,
-                format!(
-                    "{} is not a record type: write for example `A` or `TXT`",
-                    shown(input)
-                ),
+                format!("{} is not a record type: write for example `A` or `TXT`", shown(input)),
             )
         };
         if let Some((prefix, digits)) = input.split_at_checked(GENERIC.len())
             && prefix.eq_ignore_ascii_case(GENERIC)
         {
-            let number = digits
-                .bytes()
-                .all(|digit| digit.is_ascii_digit())
-                .then(|| digits.parse().ok())
-                .flatten();
+            let number =
+                digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten();
             return number.map(Self).ok_or_else(unknown);
         }
-        if let Some(&(code, _)) = PRIVATE
-            .iter()
-            .find(|(_, name)| name.eq_ignore_ascii_case(input))
-        {
+        if let Some(&(code, _)) = PRIVATE.iter().find(|(_, name)| name.eq_ignore_ascii_case(input)) {
             return Ok(Self(code));
         }
-        Rtype::from_mnemonic(input.as_bytes())
-            .map(|found| Self(found.to_int()))
-            .ok_or_else(unknown)
+        Rtype::from_mnemonic(input.as_bytes()).map(|found| Self(found.to_int())).ok_or_else(unknown)
     }
 
     /// The type with this number.
@@ -143,10 +124,7 @@ impl RrType {
 
     /// Every type that may be written.
     pub fn all_writable() -> impl Iterator<Item = Self> {
-        layout::TABLE
-            .iter()
-            .map(|row| Self(row.code))
-            .filter(|ty| ty.writable().is_ok())
+        layout::TABLE.iter().map(|row| Self(row.code)).filter(|ty| ty.writable().is_ok())
     }
 
     /// Whether the number is kept for queries and transport (RFC 6895, 3.1), or is zero.
@@ -220,28 +198,16 @@ mod tests {
             "TYPÉ1",
             "éé",
         ] {
-            assert_eq!(
-                RrType::parse(input).expect_err(input).code,
-                FaultCode::UnsupportedType,
-                "{input}"
-            );
+            assert_eq!(RrType::parse(input).expect_err(input).code, FaultCode::UnsupportedType, "{input}");
         }
         assert_eq!(serde_json::to_string(&RrType::CAA).unwrap(), "\"CAA\"");
-        assert_eq!(
-            serde_json::from_str::<RrType>("\"caa\"").unwrap(),
-            RrType::CAA
-        );
+        assert_eq!(serde_json::from_str::<RrType>("\"caa\"").unwrap(), RrType::CAA);
     }
 
     #[test]
     fn nine_types_are_written() {
-        let all: Vec<_> = RrType::all_writable()
-            .map(|ty| ty.mnemonic().into_owned())
-            .collect();
-        assert_eq!(
-            all,
-            ["A", "NS", "CNAME", "PTR", "MX", "TXT", "AAAA", "SRV", "CAA"]
-        );
+        let all: Vec<_> = RrType::all_writable().map(|ty| ty.mnemonic().into_owned()).collect();
+        assert_eq!(all, ["A", "NS", "CNAME", "PTR", "MX", "TXT", "AAAA", "SRV", "CAA"]);
     }
 
     #[test]
@@ -281,11 +247,7 @@ mod tests {
             let ty = RrType::parse(input).unwrap_or_else(|fault| panic!("{input}: {fault}"));
             let fault = ty.writable().expect_err(input);
             assert_eq!(fault.code, FaultCode::UnsupportedType, "{input}");
-            assert!(
-                fault.detail.contains(&*ty.mnemonic()),
-                "{input}: {}",
-                fault.detail
-            );
+            assert!(fault.detail.contains(&*ty.mnemonic()), "{input}: {}", fault.detail);
         }
     }
 }

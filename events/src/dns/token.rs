@@ -67,13 +67,7 @@ fn quoted(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             '"' => {
-                return Ok((
-                    Token {
-                        text: &text[..at],
-                        quoted: true,
-                    },
-                    &text[at + 1..],
-                ));
+                return Ok((Token { text: &text[..at], quoted: true }, &text[at + 1..]));
             }
             _ => {}
         }
@@ -112,17 +106,9 @@ fn bare(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
         }
     }
     if escaped {
-        return Err(DnsFault::rdata(
-            "a backslash at the end escapes nothing: write `\\\\`",
-        ));
+        return Err(DnsFault::rdata("a backslash at the end escapes nothing: write `\\\\`"));
     }
-    Ok((
-        Token {
-            text: &text[..end],
-            quoted: false,
-        },
-        &text[end..],
-    ))
+    Ok((Token { text: &text[..end], quoted: false }, &text[end..]))
 }
 
 /// The octets that a token stands for.
@@ -172,25 +158,17 @@ mod tests {
     fn tokens() {
         let texts = |text| {
             split(text)
-                .map(|tokens| {
-                    tokens
-                        .iter()
-                        .map(|token| (token.text, token.quoted))
-                        .collect::<Vec<_>>()
-                })
+                .map(|tokens| tokens.iter().map(|token| (token.text, token.quoted)).collect::<Vec<_>>())
                 .unwrap()
         };
-        assert_eq!(
-            texts(" 10\t mail.example. "),
-            [("10", false), ("mail.example.", false)]
-        );
+        assert_eq!(texts(" 10\t mail.example. "), [("10", false), ("mail.example.", false)]);
         assert_eq!(
             texts("\"a\"\"b c\" \"\" d\\ e"),
             [("a", true), ("b c", true), ("", true), ("d\\ e", false)]
         );
         for text in [
-            "", " \t", "a ; b", ";a", "(a)", "a )", "a\"b\"", "\"a\"b", "\"a", "\"a\\\"", "a\\",
-            "a\nb", "\"a\nb\"", "a\r", "\"a\0\"",
+            "", " \t", "a ; b", ";a", "(a)", "a )", "a\"b\"", "\"a\"b", "\"a", "\"a\\\"", "a\\", "a\nb",
+            "\"a\nb\"", "a\r", "\"a\0\"",
         ] {
             assert!(split(text).is_err(), "{text:?}");
         }

@@ -39,10 +39,7 @@ fn owner(labels: &[Vec<u8>]) -> OwnerName {
 }
 
 fn lower(labels: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    labels
-        .iter()
-        .map(|label| label.to_ascii_lowercase())
-        .collect()
+    labels.iter().map(|label| label.to_ascii_lowercase()).collect()
 }
 
 /// Text that looks like record data, right and wrong.
@@ -93,11 +90,7 @@ fn rdata_text() -> impl Strategy<Value = String> {
         "é",
         "\\",
     ]);
-    prop_oneof![
-        vec(piece, 0..8).prop_map(|pieces| pieces.join(" ")),
-        "\\PC{0,40}",
-        any::<String>()
-    ]
+    prop_oneof![vec(piece, 0..8).prop_map(|pieces| pieces.join(" ")), "\\PC{0,40}", any::<String>()]
 }
 
 proptest! {

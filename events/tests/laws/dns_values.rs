@@ -3,9 +3,7 @@
 //! A row is judged by its octets (names without case), as the table asks. [`DIFFERENT`] lists each row that the
 //! contract of the platform, or the division of work, decides otherwise.
 
-use headwater_events::dns::{
-    DomainName, FaultCode, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl,
-};
+use headwater_events::dns::{DomainName, FaultCode, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl};
 
 use crate::{dns_oracle, sha256};
 
@@ -27,32 +25,12 @@ const DIFFERENT: [(&str, Instead, &str); 7] = [
         Instead::Accept("000a0e786e2d2d6d6e6368656e2d337961076578616d706c65036e657400"),
         "U-labels are taken and stored as A-labels",
     ),
-    (
-        "V0323",
-        Instead::ZoneRule,
-        "no CNAME at the apex: SOA and NS stand there",
-    ),
+    ("V0323", Instead::ZoneRule, "no CNAME at the apex: SOA and NS stand there"),
     ("V0326", Instead::ZoneRule, "NS at a wildcard"),
-    (
-        "V0329",
-        Instead::RefuseOwner(FaultCode::InvalidName),
-        "`*` is the whole leftmost label or nothing",
-    ),
-    (
-        "V0334",
-        Instead::Accept("0178"),
-        "U-labels are taken and stored as A-labels",
-    ),
-    (
-        "V0345",
-        Instead::Fold,
-        "duplicates after canonicalization are one record",
-    ),
-    (
-        "V0346",
-        Instead::Fold,
-        "duplicates after canonicalization are one record",
-    ),
+    ("V0329", Instead::RefuseOwner(FaultCode::InvalidName), "`*` is the whole leftmost label or nothing"),
+    ("V0334", Instead::Accept("0178"), "U-labels are taken and stored as A-labels"),
+    ("V0345", Instead::Fold, "duplicates after canonicalization are one record"),
+    ("V0346", Instead::Fold, "duplicates after canonicalization are one record"),
 ];
 
 struct Row<'t> {
@@ -71,19 +49,7 @@ fn rows(table: &str) -> Vec<Row<'_>> {
         .filter(|line| !line.starts_with('#') && !line.starts_with("id\t"))
         .map(|line| {
             let columns: Vec<_> = line.split('\t').collect();
-            let [
-                id,
-                _class,
-                ty,
-                owner,
-                fault,
-                enc,
-                input,
-                expected,
-                rdata_hex,
-                ..,
-            ] = columns[..]
-            else {
+            let [id, _class, ty, owner, fault, enc, input, expected, rdata_hex, ..] = columns[..] else {
                 panic!("{line}")
             };
             let input = match enc {
@@ -96,15 +62,7 @@ fn rows(table: &str) -> Vec<Row<'_>> {
                 }
                 other => panic!("{id}: unknown encoding {other}"),
             };
-            Row {
-                id,
-                ty,
-                owner,
-                fault,
-                input,
-                expected,
-                rdata_hex,
-            }
+            Row { id, ty, owner, fault, input, expected, rdata_hex }
         })
         .collect()
 }
@@ -118,11 +76,7 @@ fn outcome(row: &Row<'_>) -> Result<Rdata, String> {
     let zone = zone();
     let owner = OwnerName::parse(row.owner, &zone).map_err(|fault| fault.to_string())?;
     let ty = RrType::parse(row.ty).map_err(|fault| fault.to_string())?;
-    let input = RrSetInput {
-        ttl: 3600,
-        records: vec![row.input.clone()],
-        comment: None,
-    };
+    let input = RrSetInput { ttl: 3600, records: vec![row.input.clone()], comment: None };
     let set = RrSet::new(owner, ty, &input, &zone).map_err(|faults| faults[0].to_string())?;
     Ok(set.records()[0].clone())
 }
@@ -139,35 +93,27 @@ fn check_octets(row: &Row<'_>, rdata: &Rdata, expected: &str) -> Result<(), Stri
         _ => expected.to_owned(),
     };
     if got != expected {
-        return Err(format!(
-            "{}: {} {:?} gives {got}, not {expected}",
-            row.id, row.ty, row.input
-        ));
+        return Err(format!("{}: {} {:?} gives {got}, not {expected}", row.id, row.ty, row.input));
     }
     if Rdata::parse(rdata.rr_type(), rdata.as_text(), &zone()).as_ref() != Ok(rdata) {
         return Err(format!("{}: {:?} does not read back", row.id, rdata));
     }
     match dns_oracle::octets(rdata.rr_type(), rdata.as_text()) {
         Some(octets) if octets == rdata.wire() => Ok(()),
-        other => Err(format!(
-            "{}: a zone file reader makes {other:?} of {rdata:?}",
-            row.id
-        )),
+        other => Err(format!("{}: a zone file reader makes {other:?} of {rdata:?}", row.id)),
     }
 }
 
 fn check_value(row: &Row<'_>) -> Result<(), String> {
     match (outcome(row), row.expected) {
         (Err(_), "REJECT") => Ok(()),
-        (Ok(rdata), "REJECT") => Err(format!(
-            "{}: {} {:?} ({}) is taken as {rdata:?}",
-            row.id, row.ty, row.input, row.fault
-        )),
+        (Ok(rdata), "REJECT") => {
+            Err(format!("{}: {} {:?} ({}) is taken as {rdata:?}", row.id, row.ty, row.input, row.fault))
+        }
         (Ok(rdata), _) => check_octets(row, &rdata, row.rdata_hex),
-        (Err(why), _) => Err(format!(
-            "{}: {} {:?} ({}) is refused: {why}",
-            row.id, row.ty, row.input, row.fault
-        )),
+        (Err(why), _) => {
+            Err(format!("{}: {} {:?} ({}) is refused: {why}", row.id, row.ty, row.input, row.fault))
+        }
     }
 }
 
@@ -189,17 +135,10 @@ fn check_different(row: &Row<'_>, instead: &Instead) -> Result<(), String> {
 /// The outcome of a list of values: how many records the set has, or its faults.
 fn list_outcome(row: &Row<'_>) -> Result<Result<usize, Vec<FaultCode>>, String> {
     let ty = RrType::parse(row.ty).map_err(|fault| fault.to_string())?;
-    let records =
-        serde_json::from_str(&row.input).map_err(|error| format!("{}: {error}", row.id))?;
-    let input = RrSetInput {
-        ttl: 3600,
-        records,
-        comment: None,
-    };
+    let records = serde_json::from_str(&row.input).map_err(|error| format!("{}: {error}", row.id))?;
+    let input = RrSetInput { ttl: 3600, records, comment: None };
     let set = RrSet::new(OwnerName::apex(), ty, &input, &zone());
-    Ok(set
-        .map(|set| set.records().len())
-        .map_err(|faults| faults.iter().map(|fault| fault.code).collect()))
+    Ok(set.map(|set| set.records().len()).map_err(|faults| faults.iter().map(|fault| fault.code).collect()))
 }
 
 fn check_list(row: &Row<'_>) -> Result<(), String> {
@@ -244,26 +183,14 @@ fn real_values() {
             }
             None if row.ty == "@ttl" => check_ttl(row),
             None if !writable => check_unwritable(row),
-            None if ["dup-in-set", "single-in-set", "null-mx-mixed", "empty-set"]
-                .contains(&row.fault) =>
-            {
+            None if ["dup-in-set", "single-in-set", "null-mx-mixed", "empty-set"].contains(&row.fault) => {
                 check_list(row)
             }
             None => check_value(row),
         };
         faults.extend(verdict.err());
     }
-    assert!(
-        faults.is_empty(),
-        "{} of {} rows:\n{}",
-        faults.len(),
-        rows.len(),
-        faults.join("\n")
-    );
+    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
     // The table was really read, and the rows of the supported types with it.
-    assert!(
-        rows.len() > 340 && written > 150,
-        "{} rows, {written} of supported types",
-        rows.len()
-    );
+    assert!(rows.len() > 340 && written > 150, "{} rows, {written} of supported types", rows.len());
 }

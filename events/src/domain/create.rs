@@ -1,0 +1,132 @@
+//! Making a domain: who may hold a name.
+
+use super::command::CreateDomain;
+use super::decide::{Context, Decided, Decision};
+use super::state::NameView;
+use super::{EXTERNAL_ID_MAX_BYTES, LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES, LABELS_MAX_COUNT};
+use crate::actor::{self, Resource, Verb};
+use crate::envelope::NewEvent;
+use crate::event::{DomainCreated, DomainStatus, Event, Labels};
+use crate::ids::{Revision, StreamRef};
+use crate::reject::{Fault, Reject};
+
+/// Every fault of labels and an external id.
+pub(crate) fn tag_faults(labels: &Labels, external_id: Option<&str>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if labels.len() > LABELS_MAX_COUNT {
+        faults.push(Fault::at("/labels", "too_many_labels", format!("at most {LABELS_MAX_COUNT} labels")));
+    }
+    for (key, value) in labels {
+        let pointer = format!("/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+        if key.is_empty()
+            || key.len() > LABEL_KEY_MAX_BYTES
+            || key.contains('=')
+            || key.chars().any(char::is_control)
+        {
+            faults.push(Fault::at(
+                pointer.clone(),
+                "invalid_label",
+                format!(
+                    "a label's key has 1 to {LABEL_KEY_MAX_BYTES} octets, without '=' and control characters"
+                ),
+            ));
+        }
+        if value.len() > LABEL_VALUE_MAX_BYTES || value.chars().any(char::is_control) {
+            faults.push(Fault::at(
+                pointer,
+                "invalid_label",
+                format!(
+                    "a label's value has at most {LABEL_VALUE_MAX_BYTES} octets, without control characters"
+                ),
+            ));
+        }
+    }
+    if let Some(id) = external_id
+        && (id.is_empty() || id.len() > EXTERNAL_ID_MAX_BYTES || id.chars().any(char::is_control))
+    {
+        faults.push(Fault::at(
+            "/external_id",
+            "invalid_external_id",
+            format!("an external id has 1 to {EXTERNAL_ID_MAX_BYTES} octets, without control characters"),
+        ));
+    }
+    faults
+}
+
+/// Decides whether the domain may be made.
+///
+/// # Errors
+/// Why not, with every fault of the input.
+pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) -> Result<Decided, Reject> {
+    let tenant = Resource::Domain(command.id, command.tenant);
+    if !view.tenant_exists || !actor::decide(context.caller, Verb::Write, tenant).is_granted() {
+        return Err(Reject::Invalid(vec![Fault::at(
+            "/tenant",
+            "unknown_tenant",
+            format!("there is no tenant {} that you are a member of", command.tenant),
+        )]));
+    }
+    if command.force_active && !context.caller.admin {
+        return Err(Reject::Forbidden("only an administrator may set force_active".into()));
+    }
+    let mut faults = tag_faults(&command.labels, command.external_id.as_deref());
+    if !context.caller.admin
+        && let Err(fault) = command.name.tenant_allowed()
+    {
+        faults.push(Fault::at("/name", fault.code.as_str(), fault.detail));
+    }
+    if view.tenant_domains >= context.limits.domains_per_tenant {
+        faults.push(Fault::at(
+            "/tenant",
+            "too_many_domains",
+            format!("the tenant holds {} domains, its limit", view.tenant_domains),
+        ));
+    }
+    if !faults.is_empty() {
+        return Err(Reject::Invalid(faults));
+    }
+    claimable(view, command, context)?;
+    let previous =
+        [view.last_serial, view.holder.as_ref().map(|held| held.serial_base)].into_iter().flatten().max();
+    let status = if command.force_active { DomainStatus::Active } else { DomainStatus::PendingVerification };
+    let event = Event::DomainCreated(DomainCreated {
+        name: command.name.clone(),
+        tenant: command.tenant,
+        status,
+        labels: command.labels.clone(),
+        external_id: command.external_id.clone(),
+        serial_base: previous.map_or(1, |serial| serial.wrapping_add(1)),
+    });
+    let operation = status.is_served().then_some(context.operation);
+    Ok(Decided::Changed(Decision {
+        events: vec![NewEvent {
+            stream: StreamRef::domain(command.id),
+            domain: Some((command.id, command.name.clone())),
+            tenant: Some(command.tenant),
+            operation,
+            event,
+        }],
+        revision: Revision::new(1),
+        operation,
+        guards: Vec::new(),
+        warnings: Vec::new(),
+    }))
+}
+
+/// Whether nobody else holds the name, or a name above or below it.
+fn claimable(view: &NameView, command: &CreateDomain, context: &Context<'_>) -> Result<(), Reject> {
+    if let Some(holder) = &view.holder {
+        let held = holder.hold_until.is_none_or(|until| until > context.now);
+        if !holder.status.is_deleted() || (held && holder.tenant != command.tenant) {
+            return Err(Reject::NameTaken(format!("{} is in use or held for its last owner", command.name)));
+        }
+    }
+    let foreign = view.relatives.iter().find(|(_, owner)| *owner != command.tenant);
+    match foreign {
+        Some(_) if !context.caller.admin => Err(Reject::NameTaken(format!(
+            "{} lies above or below a domain of another tenant: its owner or an administrator has to agree",
+            command.name
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,255 @@
+//! The decision about an existing domain: pure, over what the command touches.
+
+use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
+use super::create::tag_faults;
+use super::rrsets;
+use super::state::DomainView;
+use crate::actor::{self, Caller, Resource, Verb};
+use crate::envelope::NewEvent;
+use crate::event::{Change, DomainDeleted, DomainRestored, DomainSettings, Event};
+use crate::ids::{OperationId, Revision, StreamRef};
+use crate::reject::{Fault, Guard, Reject};
+use crate::time::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Bounds that are settings of the platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Domains of one tenant, at most.
+    pub domains_per_tenant: i64,
+    /// Records of one domain, at most.
+    pub records_per_domain: i64,
+    /// The lowest TTL a tenant may set, in seconds.
+    pub ttl_floor_seconds: u32,
+    /// How long a deleted name is held for its owner.
+    pub hold: Duration,
+}
+
+/// What a decision knows besides the state.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// When it is decided.
+    pub now: Timestamp,
+    /// The id that the operation gets if one is needed.
+    pub operation: OperationId,
+    /// Bounds in force.
+    pub limits: &'a Limits,
+    /// `If-Match`, `If-None-Match`.
+    pub precondition: &'a Precondition,
+    /// Guards that the caller allows to be crossed.
+    pub allow: &'a BTreeSet<Guard>,
+    /// The platform's part of every SOA serial.
+    pub generation: u32,
+}
+
+/// A change that was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What will stand in the log.
+    pub events: Vec<NewEvent>,
+    /// The revision that the stream gets.
+    pub revision: Revision,
+    /// The operation that carries it out, if a runtime is affected.
+    pub operation: Option<OperationId>,
+    /// Guards that were crossed by allowance.
+    pub guards: Vec<Guard>,
+    /// What the caller may want to know.
+    pub warnings: Vec<String>,
+}
+
+/// The answer to a command that was not refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// The state is already as asked: no event, no revision.
+    Unchanged {
+        /// The revision that the stream has.
+        revision: Revision,
+    },
+    /// Something changes.
+    Changed(Decision),
+}
+
+/// Decides a command on an existing domain.
+///
+/// # Errors
+/// Why not, with every fault of the input.
+pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>) -> Result<Decided, Reject> {
+    let domain = &view.state;
+    let resource = Resource::Domain(domain.id, domain.tenant);
+    if !actor::decide(context.caller, Verb::Write, resource).is_granted() {
+        return Err(Reject::NotFound(format!("domain {}", domain.name)));
+    }
+    if domain.status.is_deleted() && !matches!(command, DomainCommand::Restore) {
+        return Err(Reject::NotFound(format!(
+            "domain {} (deleted; POST /api/domains/{}/restore brings it back)",
+            domain.name, domain.name
+        )));
+    }
+    match command {
+        DomainCommand::Patch(patch) => settings(view, patch, context),
+        DomainCommand::Delete => delete(view, context),
+        DomainCommand::Restore => restore(view, context),
+        DomainCommand::PutRrset(rrset) => {
+            let current = view.get(&rrset.owner().key(), rrset.rr_type()).map(|stored| stored.changed);
+            check(context.precondition, current)?;
+            rrsets::change(view, &[RrsetChange::Put(rrset.clone())], rrsets::Origin::One, context)
+        }
+        DomainCommand::DeleteRrset { owner, rrtype } => {
+            let Some(stored) = view.get(&owner.key(), *rrtype) else {
+                return Err(Reject::NotFound(format!("RRset {owner} {rrtype} of {}", domain.name)));
+            };
+            check(context.precondition, Some(stored.changed))?;
+            let change = RrsetChange::Delete { owner: owner.clone(), rrtype: *rrtype };
+            rrsets::change(view, &[change], rrsets::Origin::One, context)
+        }
+        DomainCommand::ChangeRrsets(changes) => {
+            check(context.precondition, Some(domain.revision))?;
+            rrsets::change(view, changes, rrsets::Origin::Batch, context)
+        }
+    }
+}
+
+fn check(precondition: &Precondition, current: Option<Revision>) -> Result<(), Reject> {
+    if precondition.holds(current) { Ok(()) } else { Err(Reject::RevisionMismatch { current }) }
+}
+
+/// Wraps events of this domain into a decision; an operation is needed when it is served.
+pub(super) fn decided(
+    view: &DomainView,
+    events: Vec<Event>,
+    runtime: bool,
+    context: &Context<'_>,
+) -> Decision {
+    let domain = &view.state;
+    let operation = runtime.then_some(context.operation);
+    let wrap = |event| NewEvent {
+        stream: StreamRef::domain(domain.id),
+        domain: Some((domain.id, domain.name.clone())),
+        tenant: Some(domain.tenant),
+        operation,
+        event,
+    };
+    Decision {
+        events: events.into_iter().map(wrap).collect(),
+        revision: domain.revision.next(),
+        operation,
+        guards: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn settings(view: &DomainView, patch: &DomainPatch, context: &Context<'_>) -> Result<Decided, Reject> {
+    let domain = &view.state;
+    check(context.precondition, Some(domain.revision))?;
+    let before = DomainSettings {
+        labels: domain.labels.clone(),
+        external_id: domain.external_id.clone(),
+        serial_base: domain.serial_base,
+    };
+    let mut after = before.clone();
+    match &patch.labels {
+        None => {}
+        Some(LabelsPatch::Clear) => after.labels.clear(),
+        Some(LabelsPatch::Merge(entries)) => {
+            for (key, value) in entries {
+                match value {
+                    Some(value) => after.labels.insert(key.clone(), value.clone()),
+                    None => after.labels.remove(key),
+                };
+            }
+        }
+    }
+    if let Some(external_id) = &patch.external_id {
+        after.external_id.clone_from(external_id);
+    }
+    if let Some(floor) = patch.serial_floor {
+        // The next serial must be at least the floor: RFC 1982 comparison, so that
+        // a floor "behind" the current serial changes nothing.
+        let next = domain.serial(domain.revision.next(), context.generation);
+        let ahead = floor.wrapping_sub(next);
+        if ahead != 0 && ahead < (1 << 31) {
+            after.serial_base = after.serial_base.wrapping_add(ahead);
+        }
+    }
+    let faults = tag_faults(&after.labels, after.external_id.as_deref());
+    if !faults.is_empty() {
+        return Err(Reject::Invalid(faults));
+    }
+    if before == after {
+        return Ok(Decided::Unchanged { revision: domain.revision });
+    }
+    // Only the serial is seen by a runtime, but the zone's SOA follows every
+    // revision, so that a target is current only when it holds the newest one.
+    let event = Event::DomainUpdated(Change { before, after });
+    Ok(Decided::Changed(decided(view, vec![event], domain.status.is_served(), context)))
+}
+
+fn delete(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {
+    let domain = &view.state;
+    check(context.precondition, Some(domain.revision))?;
+    let event = Event::DomainDeleted(DomainDeleted {
+        before: domain.status,
+        hold_until: context.now.plus(context.limits.hold),
+        last_serial: domain.serial(domain.revision, context.generation),
+        allowed: Vec::new(),
+    });
+    Ok(Decided::Changed(decided(view, vec![event], domain.status.is_served(), context)))
+}
+
+fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {
+    let domain = &view.state;
+    check(context.precondition, Some(domain.revision))?;
+    let (true, Some(status)) = (domain.status.is_deleted(), domain.status_before_delete) else {
+        return Ok(Decided::Unchanged { revision: domain.revision });
+    };
+    if domain.hold_until.is_some_and(|until| until <= context.now) {
+        return Err(Reject::Conflict {
+            code: "hold_expired",
+            detail: format!("{} was deleted too long ago to be restored: create it again", domain.name),
+        });
+    }
+    let event = Event::DomainRestored(DomainRestored { status });
+    Ok(Decided::Changed(decided(view, vec![event], status.is_served(), context)))
+}
+
+/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run.
+pub fn diff(events: &[NewEvent]) -> Vec<Value> {
+    events.iter().map(|new| difference(&new.event)).collect()
+}
+
+fn difference(event: &Event) -> Value {
+    let row =
+        |path: String, before: Value, after: Value| json!({"path": path, "before": before, "after": after});
+    match event {
+        Event::RrsetReplaced(e) => {
+            row(format!("/rrsets/{}/{}", e.name, e.rrtype), json!(e.before), json!(e.after))
+        }
+        Event::RrsetDeleted(e) => {
+            row(format!("/rrsets/{}/{}", e.name, e.rrtype), json!(e.before), Value::Null)
+        }
+        Event::DomainUpdated(e) => row("/".into(), json!(e.before), json!(e.after)),
+        Event::DomainDeleted(e) => row("/status".into(), json!(e.before), json!("deprovisioning")),
+        Event::DomainRestored(e) => row("/status".into(), json!("deprovisioning"), json!(e.status)),
+        other => {
+            let after = other.to_json().ok().and_then(|text| serde_json::from_str(&text).ok());
+            row("/".into(), Value::Null, after.unwrap_or(Value::Null))
+        }
+    }
+}
+
+/// A fault of one change of a batch.
+pub(super) fn change_fault(
+    origin: rrsets::Origin,
+    index: usize,
+    code: &'static str,
+    detail: String,
+) -> Fault {
+    match origin {
+        rrsets::Origin::One => Fault::at("", code, detail),
+        rrsets::Origin::Batch => Fault::at(format!("/changes/{index}"), code, detail),
+    }
+}

@@ -1,0 +1,253 @@
+//! Changing RRsets: applied one after another over a copy of the touched
+//! owners, judged once at the end state, all or nothing.
+
+use super::command::RrsetChange;
+use super::decide::{Context, Decided, change_fault, decided};
+use super::state::DomainView;
+use super::{BATCH_MAX_CHANGES, MASS_DELETE_FLOOR_RRSETS};
+use crate::dns::{DnsFault, DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrSetBody, RrType, Ttl};
+use crate::event::{Event, RrsetDeleted, RrsetReplaced};
+use crate::reject::{Fault, Guard, Reject};
+use std::collections::BTreeMap;
+
+/// Where the changes come from: a single RRset's route, or a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    One,
+    Batch,
+}
+
+/// The RRsets that a command touches, as they will be, each with the index of
+/// the last change that touched it.
+type Touched = BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>, usize)>;
+
+/// TTL of an RRset that `add` makes without naming one.
+const DEFAULT_TTL_SECONDS: i64 = 3_600;
+
+/// Decides changes of RRsets.
+pub(super) fn change(
+    view: &DomainView,
+    changes: &[RrsetChange],
+    origin: Origin,
+    context: &Context<'_>,
+) -> Result<Decided, Reject> {
+    if changes.len() > BATCH_MAX_CHANGES {
+        return Err(Reject::Invalid(vec![Fault::at(
+            "/changes",
+            "too_many_changes",
+            format!("a batch holds at most {BATCH_MAX_CHANGES} changes"),
+        )]));
+    }
+    let mut faults = Vec::new();
+    let touched = apply(view, changes, origin, context, &mut faults);
+    owner_rules(view, &touched, origin, &mut faults);
+    let sums = Sums::of(view, &touched);
+    if sums.records_after > context.limits.records_per_domain && sums.records_after > view.state.records {
+        faults.push(Fault::at(
+            "",
+            "too_many_records",
+            format!(
+                "the domain would hold {} records, more than its limit of {}",
+                sums.records_after, context.limits.records_per_domain
+            ),
+        ));
+    }
+    if !faults.is_empty() {
+        return Err(Reject::Invalid(faults));
+    }
+    let guards = if origin == Origin::Batch { sums.guards(view) } else { Vec::new() };
+    if guards.iter().any(|guard| !context.allow.contains(guard)) {
+        let names: Vec<&str> = guards.iter().map(|guard| guard.name()).collect();
+        return Err(Reject::Guarded {
+            detail: format!(
+                "the change would delete {} of {} RRsets: repeat it with ?allow={} if it is meant",
+                sums.deleted,
+                view.state.rrsets,
+                names.join(",")
+            ),
+            guards,
+        });
+    }
+    let events = events(view, touched, &guards);
+    if events.is_empty() {
+        return Ok(Decided::Unchanged { revision: view.state.revision });
+    }
+    let mut decision = decided(view, events, view.state.status.is_served(), context);
+    decision.guards = guards;
+    Ok(Decided::Changed(decision))
+}
+
+/// Applies the changes in order; what cannot be applied is a fault at its index.
+fn apply(
+    view: &DomainView,
+    changes: &[RrsetChange],
+    origin: Origin,
+    context: &Context<'_>,
+    faults: &mut Vec<Fault>,
+) -> Touched {
+    let mut touched = Touched::new();
+    for (index, change) in changes.iter().enumerate() {
+        let key = (change.owner().key(), change.rrtype());
+        let now = match touched.get(&key) {
+            Some((_, body, _)) => body.clone(),
+            None => view.get(&key.0, key.1).map(|stored| stored.body.clone()),
+        };
+        match next(now, change, &view.state.name, context) {
+            Ok(body) => {
+                touched.insert(key, (change.owner().clone(), body, index));
+            }
+            Err(found) => faults
+                .extend(found.into_iter().map(|(code, detail)| change_fault(origin, index, code, detail))),
+        }
+    }
+    touched
+}
+
+/// What an RRset is after one change.
+fn next(
+    now: Option<RrSetBody>,
+    change: &RrsetChange,
+    zone: &DomainName,
+    context: &Context<'_>,
+) -> Result<Option<RrSetBody>, Vec<(&'static str, String)>> {
+    let floor = if context.caller.admin { 0 } else { context.limits.ttl_floor_seconds };
+    let check_ttl = |ttl: Ttl| {
+        if ttl.seconds() < floor {
+            return Err(vec![("ttl_too_low", format!("the lowest TTL here is {floor} s"))]);
+        }
+        Ok(ttl)
+    };
+    match change {
+        RrsetChange::Put(rrset) => {
+            check_ttl(rrset.ttl())?;
+            Ok(Some(rrset.body()))
+        }
+        RrsetChange::Delete { owner, rrtype } => match now {
+            Some(_) => Ok(None),
+            None => Err(vec![("not_found", format!("there is no RRset {owner} {rrtype} to delete"))]),
+        },
+        RrsetChange::Add { owner, rrtype, ttl, records } => {
+            let told = |found: Vec<DnsFault>| {
+                found.into_iter().map(|f| (f.code.as_str(), f.detail)).collect::<Vec<_>>()
+            };
+            let mut all = records.clone();
+            for text in now.iter().flat_map(|body| &body.records) {
+                all.push(Rdata::parse(*rrtype, text, zone).map_err(|fault| told(vec![fault]))?);
+            }
+            let kept = match &now {
+                Some(body) => body.ttl,
+                None => Ttl::new(DEFAULT_TTL_SECONDS).map_err(|fault| told(vec![fault]))?,
+            };
+            let comment = now.and_then(|body| body.comment);
+            let rrset =
+                RrSet::from_rdata(owner.clone(), *rrtype, ttl.unwrap_or(kept), all, comment).map_err(told)?;
+            check_ttl(rrset.ttl())?;
+            Ok(Some(rrset.body()))
+        }
+        RrsetChange::Remove { records, .. } => {
+            let Some(mut body) = now else { return Ok(None) };
+            body.records.retain(|text| !records.iter().any(|rdata| rdata.as_text() == text));
+            Ok((!body.records.is_empty()).then_some(body))
+        }
+    }
+}
+
+/// RFC 1034 section 3.6.2 and RFC 2181 section 10.1: a CNAME stands alone; the
+/// apex holds SOA and NS, so no CNAME; the apex NS set is the platform's.
+fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
+    let mut fault = |index, code, detail| faults.push(change_fault(origin, index, code, detail));
+    for ((key, rrtype), (owner, body, index)) in touched {
+        if body.is_none() {
+            continue;
+        }
+        if owner.is_apex() && *rrtype == RrType::CNAME {
+            fault(
+                *index,
+                "cname_at_apex",
+                "the apex holds SOA and NS records, so it cannot be a CNAME".into(),
+            );
+        }
+        if owner.is_apex() && *rrtype == RrType::NS {
+            fault(
+                *index,
+                "apex_ns",
+                "the apex NS set comes from the platform's nameservers and is not yours to set".into(),
+            );
+        }
+        let exists = |other: RrType| match touched.get(&(key.clone(), other)) {
+            Some((_, body, _)) => body.is_some(),
+            None => view.get(key, other).is_some(),
+        };
+        let stored = view.rrsets.get(key).into_iter().flat_map(|types| types.keys().copied());
+        let others = stored
+            .chain(touched.keys().filter(|(k, _)| k == key).map(|(_, t)| *t))
+            .filter(|other| *other != *rrtype && exists(*other));
+        let others: std::collections::BTreeSet<RrType> = others.collect();
+        if *rrtype == RrType::CNAME && !others.is_empty() {
+            let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+            let detail =
+                format!("{owner} holds {} already: a CNAME stands alone at its name", names.join(", "));
+            fault(*index, "cname_conflict", detail);
+        } else if others.contains(&RrType::CNAME) && !touched.contains_key(&(key.clone(), RrType::CNAME)) {
+            fault(
+                *index,
+                "cname_conflict",
+                format!("{owner} is a CNAME: nothing else can stand at its name"),
+            );
+        }
+    }
+}
+
+/// What the change does to the size of the domain.
+struct Sums {
+    records_after: i64,
+    rrsets_after: i64,
+    deleted: i64,
+}
+
+impl Sums {
+    fn of(view: &DomainView, touched: &Touched) -> Self {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let mut sums =
+            Self { records_after: view.state.records, rrsets_after: view.state.rrsets, deleted: 0 };
+        for ((key, rrtype), (_, body, _)) in touched {
+            let before = view.get(key, *rrtype);
+            sums.records_after += body.as_ref().map_or(0, |b| count(b.records.len()))
+                - before.map_or(0, |b| count(b.body.records.len()));
+            sums.rrsets_after += i64::from(body.is_some()) - i64::from(before.is_some());
+            sums.deleted += i64::from(before.is_some() && body.is_none());
+        }
+        sums
+    }
+
+    fn guards(&self, view: &DomainView) -> Vec<Guard> {
+        let mut guards = Vec::new();
+        if view.state.status.is_served() && view.state.rrsets > 0 && self.rrsets_after == 0 {
+            guards.push(Guard::EmptiesZone);
+        }
+        if view.state.rrsets >= MASS_DELETE_FLOOR_RRSETS && self.deleted * 2 > view.state.rrsets {
+            guards.push(Guard::MassDelete);
+        }
+        guards
+    }
+}
+
+/// One event for each RRset that really differs.
+fn events(view: &DomainView, touched: Touched, guards: &[Guard]) -> Vec<Event> {
+    let allowed: Vec<String> = guards.iter().map(|guard| guard.name().to_owned()).collect();
+    let mut events = Vec::new();
+    for ((key, rrtype), (name, after, _)) in touched {
+        let before = view.get(&key, rrtype).map(|stored| stored.body.clone());
+        let allowed = allowed.clone();
+        match (before, after) {
+            (before, Some(after)) if before.as_ref() != Some(&after) => {
+                events.push(Event::RrsetReplaced(RrsetReplaced { name, rrtype, before, after, allowed }));
+            }
+            (Some(before), None) => {
+                events.push(Event::RrsetDeleted(RrsetDeleted { name, rrtype, before, allowed }));
+            }
+            _ => {}
+        }
+    }
+    events
+}

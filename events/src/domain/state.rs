@@ -1,0 +1,178 @@
+//! What a decision reads: the domain itself and the owners that the command
+//! touches, never the zone and never the history.
+
+use crate::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType};
+use crate::event::{DomainCreated, DomainStatus, Event, Labels};
+use crate::ids::{DomainId, Revision, TenantId};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The sort key of a domain's name: its labels reversed, joined by a space, so
+/// that the names below it are exactly those that begin with it and a space.
+pub fn name_key(name: &DomainName) -> String {
+    name.labels().rev().collect::<Vec<_>>().join(" ")
+}
+
+/// A domain as `desired` holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainState {
+    /// Its id.
+    pub id: DomainId,
+    /// Its name.
+    pub name: DomainName,
+    /// Who owns it.
+    pub tenant: TenantId,
+    /// Where it stands in its life.
+    pub status: DomainStatus,
+    /// The status it had before it was deleted, for `restore`.
+    pub status_before_delete: Option<DomainStatus>,
+    /// Its newest revision.
+    pub revision: Revision,
+    /// Labels of its owner.
+    pub labels: Labels,
+    /// The owner's own number for it.
+    pub external_id: Option<String>,
+    /// SOA serial = serial_base + revision + platform generation.
+    pub serial_base: u32,
+    /// Until when a deleted name is held.
+    pub hold_until: Option<Timestamp>,
+    /// RRsets of its owner's.
+    pub rrsets: i64,
+    /// Records of its owner's.
+    pub records: i64,
+    /// When it came into being.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+impl DomainState {
+    /// The SOA serial of a revision, at a platform generation, in the serial
+    /// arithmetic of RFC 1982 (modulo 2³²).
+    pub fn serial(&self, revision: Revision, generation: u32) -> u32 {
+        let revision = u32::try_from(revision.get().rem_euclid(1 << 32)).unwrap_or(0);
+        self.serial_base.wrapping_add(revision).wrapping_add(generation)
+    }
+}
+
+/// Which RRset of a domain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RrsetId {
+    /// Its owner.
+    pub owner: OwnerName,
+    /// Its type.
+    pub rrtype: RrType,
+}
+
+/// An RRset as `desired` holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRrset {
+    /// TTL, records, comment.
+    pub body: RrSetBody,
+    /// The revision that last changed it.
+    pub changed: Revision,
+}
+
+/// A domain and every RRset of the owners that a command touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainView {
+    /// The domain.
+    pub state: DomainState,
+    /// By owner key, then type: complete for every key in `loaded`.
+    pub rrsets: BTreeMap<OwnerKey, BTreeMap<RrType, StoredRrset>>,
+    /// The owners that were read.
+    pub loaded: BTreeSet<OwnerKey>,
+}
+
+impl DomainView {
+    /// A view in which no owner has been read yet.
+    pub fn bare(state: DomainState) -> Self {
+        Self { state, rrsets: BTreeMap::new(), loaded: BTreeSet::new() }
+    }
+
+    /// The RRset, if it exists.
+    pub fn get(&self, owner: &OwnerKey, rrtype: RrType) -> Option<&StoredRrset> {
+        self.rrsets.get(owner)?.get(&rrtype)
+    }
+}
+
+/// What creating a domain reads: who holds the name and its relatives.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NameView {
+    /// Who holds the name itself.
+    pub holder: Option<DomainState>,
+    /// Hosted domains above and below it, with their owners.
+    pub relatives: Vec<(DomainName, TenantId)>,
+    /// Whether the tenant exists.
+    pub tenant_exists: bool,
+    /// Domains of the tenant.
+    pub tenant_domains: i64,
+    /// The highest serial ever served under the name.
+    pub last_serial: Option<u32>,
+}
+
+impl DomainView {
+    /// Takes in one event of this domain, so that the next command of the same
+    /// batch sees it. The counterpart of [`super::decide()`].
+    pub fn evolve(&mut self, event: &Event, revision: Revision, at: Timestamp) {
+        let state = &mut self.state;
+        state.revision = revision;
+        state.updated_at = at;
+        let count = |records: &[String]| i64::try_from(records.len()).unwrap_or(i64::MAX);
+        match event {
+            Event::DomainUpdated(change) => {
+                state.labels.clone_from(&change.after.labels);
+                state.external_id.clone_from(&change.after.external_id);
+                state.serial_base = change.after.serial_base;
+            }
+            Event::DomainDeleted(deleted) => {
+                state.status_before_delete = Some(state.status);
+                state.status = DomainStatus::Deprovisioning;
+                state.hold_until = Some(deleted.hold_until);
+            }
+            Event::DomainRestored(restored) => {
+                state.status = restored.status;
+                state.status_before_delete = None;
+                state.hold_until = None;
+            }
+            Event::RrsetReplaced(put) => {
+                state.rrsets += i64::from(put.before.is_none());
+                state.records +=
+                    count(&put.after.records) - put.before.as_ref().map_or(0, |b| count(&b.records));
+                let stored = StoredRrset { body: put.after.clone(), changed: revision };
+                self.rrsets.entry(put.name.key()).or_default().insert(put.rrtype, stored);
+            }
+            Event::RrsetDeleted(deleted) => {
+                state.rrsets -= 1;
+                state.records -= count(&deleted.before.records);
+                if let Some(types) = self.rrsets.get_mut(&deleted.name.key()) {
+                    types.remove(&deleted.rrtype);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl DomainState {
+    /// The state that a creation begins.
+    pub fn created(id: DomainId, event: &DomainCreated, at: Timestamp) -> Self {
+        Self {
+            id,
+            name: event.name.clone(),
+            tenant: event.tenant,
+            status: event.status,
+            status_before_delete: None,
+            revision: Revision::new(1),
+            labels: event.labels.clone(),
+            external_id: event.external_id.clone(),
+            serial_base: event.serial_base,
+            hold_until: None,
+            rrsets: 0,
+            records: 0,
+            created_at: at,
+            updated_at: at,
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! What can happen. An event is a past-tense fact, complete and permanent: a
+//! changed shape is a new schema number with an upcaster (`codec.rs`) and a
+//! golden file. No event holds a secret, a mail address or a client's address.
+
+use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
+use crate::ids::{ClusterId, OperationId, Revision, TenantId, TokenId, UserId};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Labels of a resource: at most [`crate::domain::LABELS_MAX_COUNT`].
+pub type Labels = BTreeMap<String, String>;
+
+/// Where a domain stands in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DomainStatus {
+    /// Ownership is not proven yet; nothing is deployed.
+    PendingVerification,
+    /// Deployed to every DNS cluster.
+    Active,
+    /// Deleted: not served, restorable until its hold ends.
+    Deprovisioning,
+}
+
+impl DomainStatus {
+    /// The name in the API and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PendingVerification => "pending_verification",
+            Self::Active => "active",
+            Self::Deprovisioning => "deprovisioning",
+        }
+    }
+
+    /// The status with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::PendingVerification, Self::Active, Self::Deprovisioning]
+            .into_iter()
+            .find(|status| status.name() == name)
+    }
+
+    /// Whether the domain's zone is meant to be on the DNS clusters.
+    pub fn is_served(self) -> bool {
+        self == Self::Active
+    }
+
+    /// Whether the domain has been deleted.
+    pub fn is_deleted(self) -> bool {
+        self == Self::Deprovisioning
+    }
+}
+
+/// A domain came into being.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainCreated {
+    /// Its name.
+    pub name: DomainName,
+    /// Who owns it.
+    pub tenant: TenantId,
+    /// `active` when an administrator forced it, else `pending_verification`.
+    pub status: DomainStatus,
+    /// Labels of its owner.
+    pub labels: Labels,
+    /// The owner's own number for it.
+    pub external_id: Option<String>,
+    /// SOA serial = serial_base + domain revision + platform revision; lies
+    /// above any serial ever served under this name.
+    pub serial_base: u32,
+}
+
+/// The settings of a domain that `PATCH` changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainSettings {
+    /// Labels of its owner.
+    pub labels: Labels,
+    /// The owner's own number for it.
+    pub external_id: Option<String>,
+    /// See [`DomainCreated::serial_base`].
+    pub serial_base: u32,
+}
+
+/// A value before and after a change, both complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change<T> {
+    /// What it was.
+    pub before: T,
+    /// What it is now.
+    pub after: T,
+}
+
+/// A domain was deleted; it can be restored until `hold_until`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainDeleted {
+    /// The status it had.
+    pub before: DomainStatus,
+    /// Until when the name is held for its owner.
+    pub hold_until: Timestamp,
+    /// The highest SOA serial that may have been served under the name.
+    pub last_serial: u32,
+    /// Guards that the caller allowed to be crossed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
+}
+
+/// A deleted domain was restored with everything it held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainRestored {
+    /// The status it has again.
+    pub status: DomainStatus,
+}
+
+/// One RRset was put, whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RrsetReplaced {
+    /// Owner name, relative to the domain.
+    pub name: OwnerName,
+    /// Record type.
+    #[serde(rename = "type")]
+    pub rrtype: RrType,
+    /// What it was; none when it is new.
+    pub before: Option<RrSetBody>,
+    /// What it is now.
+    pub after: RrSetBody,
+    /// Guards that the caller allowed to be crossed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
+}
+
+/// One RRset was deleted, whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RrsetDeleted {
+    /// Owner name, relative to the domain.
+    pub name: OwnerName,
+    /// Record type.
+    #[serde(rename = "type")]
+    pub rrtype: RrType,
+    /// What it was.
+    pub before: RrSetBody,
+    /// Guards that the caller allowed to be crossed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
+}
+
+/// A tenant came into being.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantCreated {
+    /// Its name, unique.
+    pub name: String,
+    /// Labels.
+    pub labels: Labels,
+    /// The operator's own number for it.
+    pub external_id: Option<String>,
+}
+
+/// A user became a member of a tenant. Stands in the tenant's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAdded {
+    /// Who.
+    pub user: UserId,
+}
+
+/// A user is no longer a member of a tenant. Stands in the tenant's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberRemoved {
+    /// Who.
+    pub user: UserId,
+}
+
+/// A user came into being. Its mail address stands in an erasable table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserCreated {
+    /// Administrator of the platform.
+    pub admin: bool,
+}
+
+/// A token was made for the user of this stream. Its secret stands elsewhere, hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenCreated {
+    /// Which one.
+    pub token: TokenId,
+    /// What its owner calls it.
+    pub name: String,
+    /// When it stops working by itself.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A token stopped working for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRevoked {
+    /// Which one.
+    pub token: TokenId,
+}
+
+/// A DNS cluster was registered: one PowerDNS beside its own PostgreSQL server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterCreated {
+    /// Its name, unique.
+    pub name: String,
+    /// The file that holds the URL of its database; the URL itself is a secret.
+    pub database_url_file: String,
+    /// Address and port at which its PowerDNS answers.
+    pub dns: String,
+    /// Address and port at which dnsdist answers from this cluster alone, if there is one.
+    pub front: Option<String>,
+    /// The names under which it is delegated to.
+    pub nameservers: Vec<DomainName>,
+    /// Whether it is deployed to from the start.
+    pub enabled: bool,
+}
+
+/// What the reconciler saw of one domain on one target. Stands in the target's
+/// stream; the envelope names the domain and its tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentFact {
+    /// The domain's revision concerned.
+    pub revision: Revision,
+    /// The revision that is active on the target now; 0 when none is.
+    pub active: Revision,
+    /// Set hash over the rendered RRsets that are active now, in hex.
+    pub checksum: Option<String>,
+    /// The platform's generation that is active now, with `active`.
+    pub generation: Option<u32>,
+    /// SOA serial that is active now.
+    pub serial: Option<u32>,
+    /// Tries so far, this one included.
+    pub attempts: u32,
+    /// When each stage was reached.
+    pub stages: Stages,
+    /// Why it was rejected or failed.
+    pub error: Option<String>,
+    /// Whether the zone was taken off the target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+}
+
+/// When a deployment reached each of its stages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stages {
+    /// The candidate was rendered and checksummed.
+    pub rendered: Option<Timestamp>,
+    /// The target's transaction committed.
+    pub activated: Option<Timestamp>,
+    /// The real listener answered with it.
+    pub verified: Option<Timestamp>,
+}
+
+/// What a pause covers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "scope", content = "id", rename_all = "snake_case")]
+pub enum PauseScope {
+    /// Every deployment.
+    All,
+    /// One DNS cluster, by its id.
+    Target(ClusterId),
+    /// One domain, by its name.
+    Domain(DomainName),
+}
+
+/// Deployments were paused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentsPaused {
+    /// Which.
+    #[serde(flatten)]
+    pub scope: PauseScope,
+    /// Why.
+    pub reason: String,
+}
+
+/// Deployments were resumed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentsResumed {
+    /// Which.
+    #[serde(flatten)]
+    pub scope: PauseScope,
+    /// Why.
+    pub reason: String,
+}
+
+/// An operation ended in a way that the deployment facts alone do not tell: a
+/// target was out of service, or the deadline passed. Stands in the operation's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationFinished {
+    /// The operation.
+    pub operation: OperationId,
+    /// `succeeded`, `failed` or `cancelled`.
+    pub state: String,
+    /// Targets that were out of service when it ended.
+    pub partial: Vec<ClusterId>,
+    /// What went wrong.
+    pub error: Option<OperationError>,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationError {
+    /// Stable snake_case code.
+    pub code: String,
+    /// For people.
+    pub detail: String,
+    /// The target concerned, if one is.
+    pub target: Option<ClusterId>,
+}
+
+/// A projection was rebuilt or a target's rows were mended by hand or drift check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftMended {
+    /// How many rows of the domain differed.
+    pub rows: u32,
+    /// The first differences, for people.
+    pub sample: Vec<String>,
+}
+
+/// The platform was initialized.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlatformInitialized {
+    /// The platform's own tenant.
+    pub tenant: TenantId,
+}
+
+/// What every zone says of the platform: its SOA and its apex NS set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsIdentity {
+    /// The apex NS set, 2 to 8 names.
+    pub nameservers: Vec<DomainName>,
+    /// SOA RNAME, as a domain name (`hostmaster.example.net`).
+    pub hostmaster: DomainName,
+    /// TTL of the SOA in seconds.
+    pub soa_ttl: u32,
+    /// TTL of the apex NS set in seconds.
+    pub ns_ttl: u32,
+    /// SOA REFRESH in seconds.
+    pub refresh: u32,
+    /// SOA RETRY in seconds.
+    pub retry: u32,
+    /// SOA EXPIRE in seconds.
+    pub expire: u32,
+    /// SOA MINIMUM, the negative-caching TTL (RFC 2308), in seconds.
+    pub minimum: u32,
+}
+
+/// The platform's DNS identity changed. Every zone is rendered anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsIdentityChanged {
+    /// What it was; none at first.
+    pub before: Option<DnsIdentity>,
+    /// What it is now.
+    pub after: DnsIdentity,
+    /// How often it has changed: the platform's part of every SOA serial.
+    pub generation: u32,
+}
+
+macro_rules! events {
+    ($($variant:ident($payload:ty) = $name:literal @ $schema:literal),+ $(,)?) => {
+        /// Every event that there is.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum Event { $($variant($payload)),+ }
+
+        impl Event {
+            /// Every (type, newest schema), in the order of the source.
+            pub const TYPES: &'static [(&'static str, i16)] = &[$(($name, $schema)),+];
+
+            /// The event's type, as outsiders see it.
+            pub fn type_name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name),+ }
+            }
+
+            /// The schema number that [`Event::to_json`] writes.
+            pub fn schema(&self) -> i16 {
+                match self { $(Self::$variant(_) => $schema),+ }
+            }
+
+            /// The data as JSON text, with a fixed order of keys.
+            pub fn to_json(&self) -> serde_json::Result<String> {
+                match self { $(Self::$variant(payload) => serde_json::to_string(payload)),+ }
+            }
+
+            /// Reads data of the newest schema; none when the type is unknown.
+            pub(crate) fn from_value(type_name: &str, data: serde_json::Value) -> Option<serde_json::Result<Self>> {
+                match type_name {
+                    $($name => Some(serde_json::from_value::<$payload>(data).map(Self::$variant)),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// Nothing more to say than that it happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nothing {}
+
+events! {
+    DomainCreated(DomainCreated) = "domain.created" @ 1,
+    DomainUpdated(Change<DomainSettings>) = "domain.updated" @ 1,
+    DomainDeleted(DomainDeleted) = "domain.deleted" @ 1,
+    DomainRestored(DomainRestored) = "domain.restored" @ 1,
+    RrsetReplaced(RrsetReplaced) = "rrset.replaced" @ 1,
+    RrsetDeleted(RrsetDeleted) = "rrset.deleted" @ 1,
+    TenantCreated(TenantCreated) = "tenant.created" @ 1,
+    MemberAdded(MemberAdded) = "tenant.member_added" @ 1,
+    MemberRemoved(MemberRemoved) = "tenant.member_removed" @ 1,
+    UserCreated(UserCreated) = "user.created" @ 1,
+    TokenCreated(TokenCreated) = "token.created" @ 1,
+    TokenRevoked(TokenRevoked) = "token.revoked" @ 1,
+    ClusterCreated(ClusterCreated) = "dns_cluster.created" @ 1,
+    ClusterEnabled(Nothing) = "dns_cluster.enabled" @ 1,
+    ClusterDisabled(Nothing) = "dns_cluster.disabled" @ 1,
+    DeploymentRendered(DeploymentFact) = "deployment.rendered" @ 1,
+    DeploymentRejected(DeploymentFact) = "deployment.rejected" @ 1,
+    DeploymentActivated(DeploymentFact) = "deployment.activated" @ 1,
+    DeploymentAcknowledged(DeploymentFact) = "deployment.acknowledged" @ 1,
+    DeploymentFailed(DeploymentFact) = "deployment.failed" @ 1,
+    DeploymentSuperseded(DeploymentFact) = "deployment.superseded" @ 1,
+    DeploymentRecovered(DeploymentFact) = "deployment.recovered" @ 1,
+    DeploymentAhead(DeploymentFact) = "deployment.ahead" @ 1,
+    DriftMended(DriftMended) = "deployment.drift_mended" @ 1,
+    DeploymentsPaused(DeploymentsPaused) = "deployments.paused" @ 1,
+    DeploymentsResumed(DeploymentsResumed) = "deployments.resumed" @ 1,
+    OperationFinished(OperationFinished) = "operation.finished" @ 1,
+    PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1,
+    DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1,
+}

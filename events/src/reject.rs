@@ -1,0 +1,95 @@
+//! Why a command is refused: everything a user can be told, and nothing else.
+//! What breaks by itself (a database, a disk) is not here.
+
+use crate::ids::Revision;
+use std::fmt;
+
+/// One fault of the input: where it is, what it is, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// JSON Pointer (RFC 6901) into the body; empty for the whole of it.
+    pub pointer: String,
+    /// Stable snake_case code.
+    pub code: &'static str,
+    /// For people.
+    pub detail: String,
+}
+
+impl Fault {
+    /// A fault at a place of the body.
+    pub fn at(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), code, detail: detail.into() }
+    }
+}
+
+/// A change that is allowed only when it is asked for by name (`?allow=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Guard {
+    /// A live zone would be left without any RRset of its owner's.
+    EmptiesZone,
+    /// More than half of 20 or more RRsets would be deleted in one request.
+    MassDelete,
+}
+
+impl Guard {
+    /// Every guard.
+    pub const ALL: [Self; 2] = [Self::EmptiesZone, Self::MassDelete];
+
+    /// The name in `?allow=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EmptiesZone => "empties_zone",
+            Self::MassDelete => "mass_delete",
+        }
+    }
+
+    /// The guard with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|guard| guard.name() == name)
+    }
+}
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a command was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// There is no such thing, or the caller may not know of it.
+    #[error("{0} does not exist")]
+    NotFound(String),
+    /// The caller may know of it but not do this.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The name is in use or held.
+    #[error("{0}")]
+    NameTaken(String),
+    /// `If-Match` or `If-None-Match` does not hold.
+    #[error("the resource is at revision {current:?}, which the precondition excludes: read it again")]
+    RevisionMismatch {
+        /// The revision that last changed it; none when it does not exist.
+        current: Option<Revision>,
+    },
+    /// The change needs an explicit allowance.
+    #[error("{detail}")]
+    Guarded {
+        /// Every guard that stands in the way.
+        guards: Vec<Guard>,
+        /// For people.
+        detail: String,
+    },
+    /// The state does not allow it.
+    #[error("{detail}")]
+    Conflict {
+        /// Stable snake_case code.
+        code: &'static str,
+        /// For people.
+        detail: String,
+    },
+    /// The input is at fault; every fault is named.
+    #[error("{} fault(s) in the input", .0.len())]
+    Invalid(Vec<Fault>),
+}

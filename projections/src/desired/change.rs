@@ -1,0 +1,293 @@
+//! Pure: events → changes of rows, in the order of the log. The same fold feeds
+//! the append and the rebuild, so that both give the same rows.
+
+use headwater_events::dns::{OwnerKey, RrType};
+use headwater_events::domain::name_key;
+use headwater_events::event::{DeploymentFact, Event, PauseScope};
+use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId};
+use headwater_events::time::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// One event as the fold reads it, from either side of the log.
+#[derive(Debug, Clone, Copy)]
+pub struct Folded<'a> {
+    /// What happened.
+    pub event: &'a Event,
+    /// The stream it stands in.
+    pub stream: StreamRef,
+    /// The domain concerned.
+    pub domain: Option<(DomainId, &'a str)>,
+    /// The tenant concerned.
+    pub tenant: Option<TenantId>,
+    /// The stream's revision after the mutation.
+    pub revision: Revision,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: Uuid,
+    /// The operation that carries it out.
+    pub operation: Option<OperationId>,
+}
+
+/// Which row of `desired.rrsets`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RrsetRow {
+    /// The domain.
+    pub domain: DomainId,
+    /// The owner.
+    pub key: OwnerKey,
+    /// The type.
+    pub rrtype: RrType,
+}
+
+/// A row of `desired.rrsets` as it will be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RrsetPut {
+    /// Owner name for people.
+    pub owner: String,
+    /// TTL in seconds.
+    pub ttl: u32,
+    /// Canonical RDATA texts.
+    pub records: Vec<String>,
+    /// A comment of its owner's.
+    pub comment: Option<String>,
+    /// The revision that last changed it.
+    pub changed: Revision,
+}
+
+/// A domain that got a new revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainTouch {
+    /// Its revision.
+    pub revision: Revision,
+    /// When.
+    pub at: Timestamp,
+    /// RRsets gained or lost.
+    pub rrsets: i64,
+    /// Records gained or lost.
+    pub records: i64,
+}
+
+/// A row of `operations.operations` as it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationRow {
+    /// Its id.
+    pub id: OperationId,
+    /// What it does, as `domain.update`.
+    pub kind: &'static str,
+    /// The domain concerned.
+    pub domain: Option<(DomainId, String)>,
+    /// Its owner.
+    pub tenant: Option<TenantId>,
+    /// The revision it carries out.
+    pub revision: Revision,
+    /// Who asked.
+    pub actor: Uuid,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Changes of rows, coalesced: the last put of a row wins.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Changes {
+    /// RRsets put, or deleted where none.
+    pub rrsets: BTreeMap<RrsetRow, Option<RrsetPut>>,
+    /// Domains with a new revision.
+    pub domains: BTreeMap<DomainId, DomainTouch>,
+    /// The rest, in order, as `desired_apply` takes it.
+    pub others: Vec<Value>,
+    /// Operations that begin.
+    pub operations: BTreeMap<OperationId, OperationRow>,
+}
+
+impl Changes {
+    fn touch(&mut self, id: DomainId, e: &Folded<'_>, rrsets: i64, records: i64) {
+        let touch = self.domains.entry(id).or_insert(DomainTouch {
+            revision: e.revision,
+            at: e.at,
+            rrsets: 0,
+            records: 0,
+        });
+        touch.revision = e.revision;
+        touch.at = e.at;
+        touch.rrsets += rrsets;
+        touch.records += records;
+    }
+}
+
+/// Adds what one event changes.
+pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
+    if let Some(id) = e.operation
+        && matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster)
+    {
+        let row = OperationRow {
+            id,
+            kind: operation_kind(e.event),
+            domain: e.domain.map(|(id, name)| (id, name.to_owned())),
+            tenant: e.tenant,
+            revision: e.revision,
+            actor: e.actor,
+            at: e.at,
+        };
+        changes.operations.entry(id).or_insert(row);
+    }
+    match (e.stream.kind, e.domain) {
+        (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
+        (StreamKind::DnsCluster, domain) => fold_cluster(changes, e, domain.map(|d| d.0)),
+        _ => fold_account(changes, e),
+    }
+}
+
+fn operation_kind(event: &Event) -> &'static str {
+    match event {
+        Event::DomainCreated(_) => "domain.create",
+        Event::DomainDeleted(_) => "domain.delete",
+        Event::DomainRestored(_) => "domain.restore",
+        Event::DomainUpdated(_) => "domain.update",
+        Event::ClusterEnabled(_) => "dns_cluster.enable",
+        _ => "domain.rrsets",
+    }
+}
+
+fn count(records: &[String]) -> i64 {
+    i64::try_from(records.len()).unwrap_or(i64::MAX)
+}
+
+fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) {
+    let (mut rrsets, mut records) = (0, 0);
+    match e.event {
+        Event::DomainCreated(created) => {
+            changes.others.push(json!({
+                "do": "domain_put", "id": id, "name": name, "name_key": name_key(&created.name), "tenant": created.tenant,
+                "status": created.status.name(), "revision": e.revision, "labels": created.labels,
+                "external_id": created.external_id, "serial_base": created.serial_base, "at": e.at,
+            }));
+            if created.status.is_served() {
+                changes.others.push(json!({"do": "deploy", "id": id, "revision": e.revision, "at": e.at}));
+            }
+        }
+        Event::DomainUpdated(change) => changes.others.push(json!({
+            "do": "domain_settings", "id": id, "labels": change.after.labels,
+            "external_id": change.after.external_id, "serial_base": change.after.serial_base,
+        })),
+        Event::DomainDeleted(deleted) => changes.others.push(json!({
+            "do": "domain_deleted", "id": id, "name": name, "tenant": e.tenant,
+            "hold_until": deleted.hold_until, "last_serial": deleted.last_serial,
+        })),
+        Event::DomainRestored(restored) => {
+            changes.others.push(json!({
+                "do": "domain_restored", "id": id, "tenant": e.tenant, "status": restored.status.name(),
+            }));
+            if restored.status.is_served() {
+                changes.others.push(json!({"do": "deploy", "id": id, "revision": e.revision, "at": e.at}));
+            }
+        }
+        Event::RrsetReplaced(put) => {
+            rrsets = i64::from(put.before.is_none());
+            records = count(&put.after.records) - put.before.as_ref().map_or(0, |b| count(&b.records));
+            let row = RrsetRow { domain: id, key: put.name.key(), rrtype: put.rrtype };
+            let body = RrsetPut {
+                owner: put.name.to_string(),
+                ttl: put.after.ttl.seconds(),
+                records: put.after.records.clone(),
+                comment: put.after.comment.clone(),
+                changed: e.revision,
+            };
+            changes.rrsets.insert(row, Some(body));
+        }
+        Event::RrsetDeleted(deleted) => {
+            (rrsets, records) = (-1, -count(&deleted.before.records));
+            changes
+                .rrsets
+                .insert(RrsetRow { domain: id, key: deleted.name.key(), rrtype: deleted.rrtype }, None);
+        }
+        _ => {}
+    }
+    changes.touch(id, e, rrsets, records);
+}
+
+fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>) {
+    let cluster = e.stream.id;
+    let mut enabled = |enabled: bool| {
+        changes.others.push(json!({
+            "do": "cluster_enabled", "id": cluster, "enabled": enabled, "revision": e.revision,
+        }));
+    };
+    match e.event {
+        Event::ClusterCreated(created) => changes.others.push(json!({
+            "do": "cluster_put", "id": cluster, "name": created.name, "database_url_file": created.database_url_file,
+            "dns": created.dns, "front": created.front, "nameservers": created.nameservers,
+            "enabled": created.enabled, "revision": e.revision, "at": e.at,
+        })),
+        Event::ClusterEnabled(_) => enabled(true),
+        Event::ClusterDisabled(_) => enabled(false),
+        other => {
+            if let (Some(id), Some((state, fact))) = (domain, outcome(other)) {
+                changes.others.push(json!({
+                    "do": "outcome", "id": id, "cluster": cluster, "state": state, "active": fact.active,
+                    "generation": fact.generation, "checksum": fact.checksum, "serial": fact.serial,
+                    "error": fact.error, "verified_at": fact.stages.verified,
+                }));
+            }
+        }
+    }
+}
+
+/// The deployment's state after a fact (contract section 7); none where the
+/// fact only marks a stage on the way.
+fn outcome(event: &Event) -> Option<(&'static str, &DeploymentFact)> {
+    match event {
+        Event::DeploymentAcknowledged(fact) if fact.removed => Some(("removed", fact)),
+        Event::DeploymentAcknowledged(fact) => Some(("current", fact)),
+        Event::DeploymentActivated(fact) => Some(("activating", fact)),
+        Event::DeploymentRejected(fact) => Some(("rejected", fact)),
+        Event::DeploymentFailed(fact) => Some(("failed", fact)),
+        Event::DeploymentAhead(fact) => Some(("ahead", fact)),
+        _ => None,
+    }
+}
+
+fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
+    let id = e.stream.id;
+    let change = match e.event {
+        Event::TenantCreated(created) => json!({
+            "do": "tenant_put", "id": id, "name": created.name, "labels": created.labels,
+            "external_id": created.external_id, "revision": e.revision, "at": e.at,
+        }),
+        Event::MemberAdded(member) => json!({"do": "member_add", "tenant": id, "user": member.user}),
+        Event::MemberRemoved(member) => json!({"do": "member_remove", "tenant": id, "user": member.user}),
+        Event::UserCreated(user) => {
+            json!({"do": "user_put", "id": id, "admin": user.admin, "revision": e.revision, "at": e.at})
+        }
+        Event::TokenCreated(token) => json!({
+            "do": "token_put", "id": token.token, "user": id, "name": token.name,
+            "expires_at": token.expires_at, "at": e.at,
+        }),
+        Event::TokenRevoked(token) => json!({"do": "token_revoke", "id": token.token, "at": e.at}),
+        Event::PlatformInitialized(platform) => json!({"do": "platform", "tenant": platform.tenant}),
+        Event::DnsIdentityChanged(change) => {
+            json!({"do": "identity", "identity": change.after, "generation": change.generation})
+        }
+        Event::DeploymentsPaused(pause) => {
+            let (scope, of) = pause_key(&pause.scope);
+            json!({"do": "pause", "scope": scope, "id": of, "reason": pause.reason, "at": e.at})
+        }
+        Event::DeploymentsResumed(pause) => {
+            let (scope, of) = pause_key(&pause.scope);
+            json!({"do": "resume", "scope": scope, "id": of})
+        }
+        _ => return,
+    };
+    changes.others.push(change);
+}
+
+/// The key of a pause's row.
+pub fn pause_key(scope: &PauseScope) -> (&'static str, String) {
+    match scope {
+        PauseScope::All => ("all", String::new()),
+        PauseScope::Target(cluster) => ("target", cluster.to_string()),
+        PauseScope::Domain(name) => ("domain", name.to_string()),
+    }
+}

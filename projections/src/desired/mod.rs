@@ -1,0 +1,6 @@
+//! `desired`: what the API reads. Kept in the append, so that a writer reads
+//! its own writes; rebuilt beside the live one and switched.
+
+mod change;
+
+pub use change::{Changes, DomainTouch, Folded, OperationRow, RrsetPut, RrsetRow, fold, pause_key};

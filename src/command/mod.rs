@@ -1,0 +1,198 @@
+//! The single way in for every mutation: who asks ([`Caller`]), what
+//! ([`Command`]), and under which conditions ([`Meta`]). The answer is an
+//! [`Outcome`] or a reason.
+
+use headwater_events::actor::Caller;
+use headwater_events::admin::AdminCommand;
+use headwater_events::dns::DomainName;
+use headwater_events::domain::{CreateDomain, DomainCommand, DomainState, Precondition};
+use headwater_events::envelope::Client;
+use headwater_events::ids::{OperationId, Position, RequestId, Revision, TokenId, UserId};
+use headwater_events::reject::{Guard, Reject};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+/// `Change-Note`, at most.
+pub const NOTE_MAX_CHARS: usize = 500;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Make a domain.
+    CreateDomain(CreateDomain),
+    /// Change a domain.
+    Domain {
+        /// Which.
+        name: DomainName,
+        /// How.
+        command: DomainCommand,
+    },
+    /// Everything else.
+    Admin {
+        /// What.
+        command: AdminCommand,
+        /// What stands beside the log for it.
+        aside: Aside,
+    },
+}
+
+impl Command {
+    /// A command that nothing stands beside.
+    pub fn admin(command: AdminCommand) -> Self {
+        Self::Admin { command, aside: Aside::Nothing }
+    }
+}
+
+/// What a command stores beside the log: things that no event may hold.
+#[derive(Clone)]
+pub enum Aside {
+    /// Nothing.
+    Nothing,
+    /// Who a user is.
+    Person {
+        /// The user.
+        user: UserId,
+        /// Its mail address, canonical.
+        email: String,
+    },
+    /// What a token's holder must show.
+    TokenSecret {
+        /// The token.
+        token: TokenId,
+        /// Whose.
+        user: UserId,
+        /// BLAKE3 of the secret.
+        hash: [u8; 32],
+    },
+}
+
+impl std::fmt::Debug for Aside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Person { .. } => "Person",
+            Self::TokenSecret { .. } => "TokenSecret",
+        })
+    }
+}
+
+/// An `Idempotency-Key` and what it was sent with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The key.
+    pub key: Uuid,
+    /// BLAKE3 of method, path and normalized body.
+    pub request: [u8; 32],
+}
+
+/// What a command comes with.
+#[derive(Debug, Clone)]
+pub struct Meta {
+    /// The request.
+    pub request: RequestId,
+    /// From where.
+    pub client: Option<Client>,
+    /// `Change-Note`.
+    pub note: Option<String>,
+    /// The set of changes it belongs to.
+    pub change: Option<Uuid>,
+    /// The event that caused it.
+    pub cause: Option<Position>,
+    /// `Idempotency-Key`.
+    pub idempotency: Option<Idempotency>,
+    /// `If-Match`, `If-None-Match`.
+    pub precondition: Precondition,
+    /// `?allow=`.
+    pub allow: BTreeSet<Guard>,
+}
+
+impl Meta {
+    /// Of a command that the control plane gives itself.
+    pub fn internal() -> Self {
+        Self {
+            request: RequestId::from_uuid(Uuid::now_v7()),
+            client: None,
+            note: None,
+            change: None,
+            cause: None,
+            idempotency: None,
+            precondition: Precondition::default(),
+            allow: BTreeSet::new(),
+        }
+    }
+}
+
+/// What a command did. Stored as the receipt of an idempotency key: it holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Whether anything changed.
+    pub changed: bool,
+    /// The stream's revision now.
+    pub revision: Revision,
+    /// The operation that carries it out.
+    pub operation: Option<OperationId>,
+    /// The stream that was written.
+    pub stream: Uuid,
+    /// The domain as it is now, when the command was about one.
+    pub domain: Option<DomainState>,
+    /// What the caller may want to know.
+    pub warnings: Vec<String>,
+    /// The position of the command's last event; none when nothing changed.
+    #[serde(skip)]
+    pub position: Option<Position>,
+    /// Whether this is the stored answer of an earlier call.
+    #[serde(skip)]
+    pub replayed: bool,
+}
+
+/// What a dry run says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Whether anything would change.
+    pub changed: bool,
+    /// What would.
+    pub diff: Vec<serde_json::Value>,
+    /// What the caller may want to know.
+    pub warnings: Vec<String>,
+    /// Guards that stand in the way, or would be crossed by allowance.
+    pub guards: Vec<String>,
+    /// Names of the targets that would be deployed to.
+    pub targets: Vec<String>,
+    /// The `If-Match` with which exactly this is applied, or nothing.
+    pub if_match: Option<Revision>,
+}
+
+/// Why a command has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// It was refused; nothing was written.
+    #[error(transparent)]
+    Rejected(#[from] Reject),
+    /// The key was used with another request.
+    #[error("this Idempotency-Key was used with another request: take a new one")]
+    IdempotencyConflict,
+    /// The first request with this key has not been answered yet.
+    #[error("a request with this Idempotency-Key is still being worked on")]
+    IdempotencyInProgress,
+    /// Too much is queued.
+    #[error("too many mutations are queued")]
+    Busy,
+    /// The log cannot be written now. Whether the command took effect may be
+    /// unknown: repeat it with the same Idempotency-Key.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A command with everything it needs to be decided.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Who asks.
+    pub caller: Caller,
+    /// What.
+    pub command: Command,
+    /// Under which conditions.
+    pub meta: Meta,
+    /// The id that the operation gets if one is needed.
+    pub operation: OperationId,
+}

@@ -1,0 +1,139 @@
+//! The one CALL that appends. It begins, checks, writes and commits on the
+//! server, so a client that stalls after sending it holds nothing.
+
+use super::batch::{Batch, sql_time};
+use super::sql;
+use headwater_events::envelope::Sealed;
+use headwater_events::ids::Position;
+use serde_json::Value;
+use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::query::QueryScalar;
+use sqlx::types::Json;
+use sqlx::{Encode, Postgres, Type};
+
+/// Why a batch was not appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The database refused it or did not answer.
+    #[error("the append failed: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The procedure answered something that this program does not know.
+    #[error("the append answered {0}, which this program does not know: the schema is newer, upgrade it")]
+    Answer(Value),
+}
+
+/// What became of a batch that was not in error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Appended {
+    /// The events stand from this position on.
+    Committed(Position),
+    /// Something moved since it was read: read again and decide again.
+    Again,
+}
+
+type Call<'q> = QueryScalar<'q, Postgres, Json<Value>, PgArguments>;
+
+fn column<'q, S, T>(call: Call<'q>, rows: &[S], value: impl Fn(&S) -> T) -> Call<'q>
+where
+    Vec<T>: 'q + Encode<'q, Postgres> + Type<Postgres>,
+{
+    call.bind(rows.iter().map(value).collect::<Vec<T>>())
+}
+
+/// Appends a batch.
+pub(super) async fn append(connection: &mut PgConnection, batch: &Batch) -> Result<Appended, AppendError> {
+    fail::fail_point!("append.before_call");
+    let call = sqlx::query_scalar::<_, Json<Value>>(sql::APPEND).bind(batch.id.as_uuid());
+    let call = bind_heads(call, batch);
+    let call = bind_rows(call, batch);
+    let call = bind_events(call, &batch.events);
+    let Json(answer) = call.fetch_one(&mut *connection).await?;
+    fail::fail_point!("append.after_call");
+    match (answer["outcome"].as_str(), answer["first"].as_i64()) {
+        (Some("committed"), Some(first)) => Ok(Appended::Committed(Position::new(first))),
+        (Some("again"), _) => Ok(Appended::Again),
+        _ => Err(AppendError::Answer(answer)),
+    }
+}
+
+fn bind_heads<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
+    let streams: Vec<_> = batch.streams.iter().collect();
+    let call = column(call, &streams, |(id, _)| **id);
+    let call = column(call, &streams, |(_, head)| head.kind.code());
+    let call = column(call, &streams, |(_, head)| head.read.get());
+    let call = column(call, &streams, |(_, head)| head.revision.get());
+    let call = column(call, &streams, |(_, head)| head.hash.unwrap_or_default().to_vec());
+    let call = column(call, &batch.claims, |claim| claim.ns as i16);
+    let call = column(call, &batch.claims, |claim| claim.name.clone());
+    let call = column(call, &batch.claims, |claim| claim.read);
+    let call = column(call, &batch.claims, |claim| claim.holder);
+    let call = column(call, &batch.receipts, |receipt| receipt.caller);
+    let call = column(call, &batch.receipts, |receipt| receipt.key);
+    let call = column(call, &batch.receipts, |receipt| receipt.request.clone());
+    let call = column(call, &batch.receipts, |receipt| receipt.outcome.clone());
+    let clients: Vec<_> = batch.clients.values().collect();
+    let call = column(call, &clients, |client| client.digest.to_vec());
+    let call = column(call, &clients, |client| client.salt.to_vec());
+    let call = column(call, &clients, |client| client.ip.clone());
+    column(call, &clients, |client| client.agent.clone())
+}
+
+fn bind_rows<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
+    let rrsets: Vec<_> = batch.changes.rrsets.iter().collect();
+    let call = column(call, &rrsets, |(row, _)| row.domain.as_uuid());
+    let call = column(call, &rrsets, |(row, _)| row.key.as_str().to_owned());
+    let call = column(call, &rrsets, |(row, _)| i32::from(row.rrtype.code()));
+    let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.owner.clone()));
+    let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| i64::from(p.ttl)));
+    let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.records.join("\n")));
+    let call = column(call, &rrsets, |(_, put)| put.as_ref().and_then(|p| p.comment.clone()));
+    let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.changed.get()));
+    let domains: Vec<_> = batch.changes.domains.iter().collect();
+    let call = column(call, &domains, |(id, _)| id.as_uuid());
+    let call = column(call, &domains, |(_, touch)| touch.revision.get());
+    let call = column(call, &domains, |(_, touch)| sql_time(touch.at));
+    let call = column(call, &domains, |(_, touch)| touch.rrsets);
+    let call = column(call, &domains, |(_, touch)| touch.records);
+    let call = call.bind(batch.other_changes().map(Json));
+    let operations: Vec<_> = batch.changes.operations.values().collect();
+    let call = column(call, &operations, |row| row.id.as_uuid());
+    let call = column(call, &operations, |row| row.kind);
+    let call = column(call, &operations, |row| row.domain.as_ref().map(|d| d.0.as_uuid()));
+    let call = column(call, &operations, |row| row.domain.as_ref().map(|d| d.1.clone()));
+    let call = column(call, &operations, |row| row.tenant.map(|t| t.as_uuid()));
+    let call = column(call, &operations, |row| row.revision.get());
+    let call = column(call, &operations, |row| row.actor);
+    column(call, &operations, |row| sql_time(row.at))
+}
+
+fn bind_events<'q>(call: Call<'q>, events: &[Sealed]) -> Call<'q> {
+    let who = |e: &Sealed| e.provenance.actor;
+    let call = column(call, events, |e| e.id.as_uuid());
+    let call = column(call, events, |e| e.new.stream.kind.code());
+    let call = column(call, events, |e| e.new.stream.id);
+    let call = column(call, events, |e| e.revision.get());
+    let call = column(call, events, |e| e.seq);
+    let call = column(call, events, |e| e.new.event.type_name());
+    let call = column(call, events, |e| e.new.event.schema());
+    let call = column(call, events, |e| sql_time(e.at));
+    let call = column(call, events, |e| e.new.domain.as_ref().map(|d| d.0.as_uuid()));
+    let call = column(call, events, |e| e.new.domain.as_ref().map(|d| d.1.as_str().to_owned()));
+    let call = column(call, events, |e| e.new.tenant.map(|t| t.as_uuid()));
+    let call = column(call, events, |e| who(e).kind.code());
+    let call = column(call, events, |e| who(e).id);
+    let call = column(call, events, |e| who(e).token.map(|t| t.as_uuid()));
+    let call = column(call, events, |e| who(e).on_behalf_of.map(|u| u.as_uuid()));
+    let call = column(call, events, |e| e.provenance.client.map(|digest| digest.to_vec()));
+    let call = column(call, events, |e| e.provenance.request.as_uuid());
+    let call = column(call, events, |e| e.new.operation.map(|o| o.as_uuid()));
+    let call = column(call, events, |e| e.provenance.note.clone());
+    let call = column(call, events, |e| e.provenance.change);
+    let call = column(call, events, |e| e.provenance.cause.map(Position::get));
+    let call = column(call, events, |e| e.hash.to_vec());
+    column(call, events, |e| e.data.as_bytes().to_vec())
+}
+
+/// Lets go of every stream that this connection holds.
+pub(super) async fn unlock(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(sql::UNLOCK_ALL).execute(connection).await.map(|_| ())
+}

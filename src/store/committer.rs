@@ -1,0 +1,398 @@
+//! Group commit: one task, one connection, exactly one batch in flight and no
+//! timer. What queued up while the last batch was written is the next batch, so
+//! that one caller waits for one flush and many share one.
+
+use super::append::{self, AppendError, Appended};
+use super::batch::Batch;
+use super::decide::{Decider, Verdict};
+use super::head::Head;
+use super::{load, pool, watchdog};
+use crate::clock::Clock;
+use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitError};
+use crate::secret::Secret;
+use headwater_events::actor::Caller;
+use headwater_events::admin::AdminCommand;
+use headwater_events::domain::{Decided, Limits, diff};
+use headwater_events::ids::{BatchId, OperationId, Position};
+use headwater_events::reject::Reject;
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::{ConnectOptions, PgConnection};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Commands that may wait for the committer; the next is told to come again.
+pub const QUEUE_MAX_COMMANDS: usize = 2_048;
+/// Commands of one batch, at most.
+pub const BATCH_MAX_COMMANDS: usize = 256;
+/// How often a batch is read and decided anew because something moved.
+const AGAIN_MAX_TIMES: u32 = 20;
+/// How long a batch is tried while the database does not answer.
+const UNAVAILABLE_AFTER: Duration = Duration::from_secs(20);
+/// Pause between two tries to connect.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// One request with the place where its answer is awaited.
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    reply: oneshot::Sender<Result<Outcome, SubmitError>>,
+    misses: u32,
+    alone: bool,
+}
+
+/// Hands requests to the committer.
+#[derive(Debug, Clone)]
+pub struct CommitterHandle {
+    queue: mpsc::Sender<Waiting>,
+    in_flight: Arc<Mutex<HashSet<(Uuid, Uuid)>>>,
+    head: Head,
+    pool: PgPool,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+}
+
+/// A key that is being worked on, until this is dropped.
+struct InFlight<'a>(&'a Mutex<HashSet<(Uuid, Uuid)>>, (Uuid, Uuid));
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
+impl CommitterHandle {
+    /// Submits a command and waits until it is durable or refused.
+    ///
+    /// # Errors
+    /// Why there is no outcome; `Unavailable` may leave it unknown whether it took effect.
+    pub async fn submit(&self, caller: Caller, command: Command, meta: Meta) -> Result<Outcome, SubmitError> {
+        let _held = self.hold(&caller, meta.idempotency)?;
+        let (reply, answer) = oneshot::channel();
+        let operation = OperationId::from_uuid(Uuid::now_v7());
+        let request = Request { caller, command, meta, operation };
+        let waiting = Waiting { request, reply, misses: 0, alone: false };
+        match self.queue.try_send(waiting) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(SubmitError::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(stopping()),
+        }
+        answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    fn hold(&self, caller: &Caller, key: Option<Idempotency>) -> Result<Option<InFlight<'_>>, SubmitError> {
+        let Some(key) = key else { return Ok(None) };
+        let entry = (caller.actor.id, key.key);
+        if !self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(entry) {
+            return Err(SubmitError::IdempotencyInProgress);
+        }
+        Ok(Some(InFlight(&self.in_flight, entry)))
+    }
+
+    /// Decides a command without appending anything.
+    ///
+    /// # Errors
+    /// Why it would be refused; guards are told in the plan instead.
+    pub async fn plan(&self, caller: Caller, command: Command, meta: Meta) -> Result<Plan, SubmitError> {
+        let operation = OperationId::from_uuid(Uuid::now_v7());
+        let mut request = Request { caller, command, meta, operation };
+        let mut connection = self.pool.acquire().await.map_err(unavailable)?;
+        let loaded = load::load(&mut connection, &[&request], false).await.map_err(unavailable)?;
+        let if_match = match &request.command {
+            Command::Domain { name, .. } => loaded.domains.get(name).map(|view| view.state.revision),
+            _ => None,
+        };
+        let batch = Batch::new(BatchId::from_uuid(Uuid::nil()));
+        let decider = Decider::new(loaded, batch, &self.limits, self.clock.now());
+        let mut blocked = Vec::new();
+        let decided = match decider.decide(0, &request) {
+            Err(Reject::Guarded { guards, .. }) => {
+                blocked.clone_from(&guards);
+                request.meta.allow.extend(guards);
+                decider.decide(0, &request)
+            }
+            other => other,
+        }?;
+        let mut plan = Plan {
+            changed: false,
+            diff: Vec::new(),
+            warnings: Vec::new(),
+            guards: blocked.iter().map(|guard| guard.name().to_owned()).collect(),
+            targets: Vec::new(),
+            if_match,
+        };
+        if let Decided::Changed(decision) = decided {
+            plan.changed = true;
+            plan.diff = diff(&decision.events);
+            plan.warnings = decision.warnings;
+            if decision.operation.is_some() {
+                plan.targets = load::targets(&mut connection).await.map_err(unavailable)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The head of the log as this process knows it.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+}
+
+fn unavailable(error: sqlx::Error) -> SubmitError {
+    SubmitError::Unavailable(format!("the control database does not answer: {error}"))
+}
+
+fn stopping() -> SubmitError {
+    SubmitError::Unavailable("this process is stopping: repeat the request".into())
+}
+
+/// The group-commit task.
+#[derive(Debug)]
+pub struct Committer {
+    queue: mpsc::Receiver<Waiting>,
+    waiting: VecDeque<Waiting>,
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+    head: Head,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+}
+
+impl Committer {
+    /// Starts the committer and its watchdog; they end when every handle is gone or `stop` is cancelled.
+    ///
+    /// # Errors
+    /// When the database's URL cannot be read.
+    pub fn start(
+        url: &Secret,
+        pool: PgPool,
+        limits: Limits,
+        clock: Arc<dyn Clock>,
+        stop: &CancellationToken,
+    ) -> Result<(CommitterHandle, tokio::task::JoinHandle<()>), pool::StoreError> {
+        let (sender, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
+        let head = Head::default();
+        // A batch that cannot have a lock fails, and is tried again, rather than hang.
+        let options = pool::options(url)?.options([("lock_timeout", "2s")]);
+        let committer = Self {
+            queue,
+            waiting: VecDeque::new(),
+            options,
+            connection: None,
+            head: head.clone(),
+            limits,
+            clock: clock.clone(),
+        };
+        tokio::spawn(watchdog::run(pool.clone(), stop.clone()));
+        let task = tokio::spawn(committer.run(stop.clone()));
+        let in_flight = Arc::default();
+        Ok((CommitterHandle { queue: sender, in_flight, head, pool, limits, clock }, task))
+    }
+
+    async fn run(mut self, stop: CancellationToken) {
+        loop {
+            if self.waiting.is_empty() {
+                let next = tokio::select! {
+                    next = self.queue.recv() => next,
+                    () = stop.cancelled() => { self.queue.close(); self.queue.recv().await }
+                };
+                let Some(next) = next else { return };
+                self.waiting.push_back(next);
+            }
+            while self.waiting.len() < BATCH_MAX_COMMANDS {
+                let Ok(next) = self.queue.try_recv() else { break };
+                self.waiting.push_back(next);
+            }
+            let round = self.take();
+            metrics::histogram!("headwater_log_batch_commands").record(round.len() as f64);
+            self.commit(round).await;
+        }
+    }
+
+    /// The next batch: from the front, as long as the commands may stand together.
+    fn take(&mut self) -> Vec<Waiting> {
+        let mut round: Vec<Waiting> = Vec::new();
+        while round.len() < BATCH_MAX_COMMANDS {
+            let Some(front) = self.waiting.front() else { break };
+            let alone = front.alone || stands_alone(&front.request.command);
+            if alone && !round.is_empty() {
+                break;
+            }
+            round.extend(self.waiting.pop_front());
+            if alone {
+                break;
+            }
+        }
+        round
+    }
+
+    /// Commits a batch, reading and deciding it again as often as needed.
+    async fn commit(&mut self, mut round: Vec<Waiting>) {
+        let since = tokio::time::Instant::now();
+        let mut again = 0;
+        while !round.is_empty() {
+            match self.attempt(&mut round).await {
+                Ok(Appended::Committed(_)) => return,
+                Ok(Appended::Again) if again < AGAIN_MAX_TIMES => again += 1,
+                Ok(Appended::Again) => {
+                    return refuse(round, "the same things kept changing: repeat the request");
+                }
+                Err(error) => {
+                    self.connection = None;
+                    let late = since.elapsed() > UNAVAILABLE_AFTER;
+                    match failure(&error) {
+                        Failure::Passing if !late => {
+                            tracing::warn!(%error, "a batch is tried again");
+                            tokio::time::sleep(RECONNECT_PAUSE).await;
+                        }
+                        // One of them does it: each alone, so that the others are not refused with it.
+                        Failure::Lasting if round.len() > 1 => {
+                            tracing::error!(%error, commands = round.len(), "a batch was refused; each command alone now");
+                            for mut waiting in round.into_iter().rev() {
+                                waiting.alone = true;
+                                self.waiting.push_front(waiting);
+                            }
+                            return;
+                        }
+                        _ => {
+                            tracing::error!(%error, "a batch was given up");
+                            return refuse(round, "the log cannot be written now");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One try. On success every request has been answered or put back into the queue.
+    async fn attempt(&mut self, round: &mut Vec<Waiting>) -> Result<Appended, AppendError> {
+        self.connect().await?;
+        let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
+        // A stream that was missed twice is waited for, while nothing else is held.
+        if let Some(stream) = round.iter().find(|waiting| waiting.misses > 1).and_then(stream_name) {
+            load::lock_name(connection, &stream).await?;
+        }
+        let requests: Vec<&Request> = round.iter().map(|waiting| &waiting.request).collect();
+        let loaded = load::load(connection, &requests, true).await?;
+        let batch = Batch::new(BatchId::from_uuid(Uuid::now_v7()));
+        let mut decider = Decider::new(loaded, batch, &self.limits, self.clock.now());
+        let verdicts: Vec<Verdict> =
+            requests.iter().enumerate().map(|(index, request)| decider.request(index, request)).collect();
+        let batch = decider.batch;
+        let first = if batch.is_empty() {
+            append::unlock(connection).await?;
+            self.head.get()
+        } else {
+            match self.call(&batch).await? {
+                Appended::Again => return Ok(Appended::Again),
+                Appended::Committed(first) => {
+                    let events = i64::try_from(batch.events.len()).unwrap_or(0);
+                    self.head.advance(Position::new(first.get() + events - 1));
+                    first
+                }
+            }
+        };
+        self.answer(std::mem::take(round), verdicts, first);
+        Ok(Appended::Committed(first))
+    }
+
+    /// Calls until it is known whether the batch stands: a lost connection says nothing.
+    async fn call(&mut self, batch: &Batch) -> Result<Appended, AppendError> {
+        let since = tokio::time::Instant::now();
+        loop {
+            self.connect().await?;
+            let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
+            match append::append(connection, batch).await {
+                Err(error) if failure(&error) == Failure::Passing && since.elapsed() < UNAVAILABLE_AFTER => {
+                    tracing::warn!(%error, "whether a batch was committed is asked again");
+                    self.connection = None;
+                    tokio::time::sleep(RECONNECT_PAUSE).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), AppendError> {
+        if self.connection.is_none() {
+            self.connection = Some(self.options.connect().await?);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, round: Vec<Waiting>, verdicts: Vec<Verdict>, first: Position) {
+        let mut back = Vec::new();
+        for (mut waiting, verdict) in round.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Missed => {
+                    waiting.misses += 1;
+                    back.push(waiting);
+                }
+                Verdict::Deferred => back.push(waiting),
+                Verdict::Answered(mut answer, last) => {
+                    if let (Ok(outcome), Some(last)) = (&mut answer, last) {
+                        let last = i64::try_from(last).unwrap_or(0);
+                        outcome.position = Some(Position::new(first.get() + last));
+                    }
+                    // Whoever asked may be gone; the log keeps the answer.
+                    let _ = waiting.reply.send(answer);
+                }
+            }
+        }
+        for waiting in back.into_iter().rev() {
+            self.waiting.push_front(waiting);
+        }
+    }
+}
+
+/// Rare commands whose views are not kept over a batch.
+fn stands_alone(command: &Command) -> bool {
+    match command {
+        Command::Admin { command, .. } => {
+            !matches!(command, AdminCommand::RecordDeployments { .. } | AdminCommand::FinishOperation { .. })
+        }
+        _ => false,
+    }
+}
+
+fn stream_name(waiting: &Waiting) -> Option<load::LockName> {
+    match &waiting.request.command {
+        Command::Domain { name, .. } => Some(load::LockName::Domain(name.clone())),
+        Command::CreateDomain(create) => Some(load::LockName::Relatives(create.name.clone())),
+        Command::Admin { .. } => None,
+    }
+}
+
+fn refuse(round: Vec<Waiting>, why: &str) {
+    for waiting in round {
+        let _ = waiting.reply.send(Err(SubmitError::Unavailable(why.to_owned())));
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// The connection or the server: another try may work.
+    Passing,
+    /// The batch itself.
+    Lasting,
+}
+
+/// SQLSTATE classes 08 (connection), 40 (rollback), 53 (resources), 55 (not in
+/// the right state: a lock was not to be had), 57 (the operator stepped in) and
+/// 58 (system) pass; the rest lies in the batch.
+fn failure(error: &AppendError) -> Failure {
+    match error {
+        AppendError::Database(sqlx::Error::Database(error)) => {
+            match error.code().as_deref().map(|code| &code[..2]) {
+                Some("08" | "40" | "53" | "55" | "57" | "58") => Failure::Passing,
+                _ => Failure::Lasting,
+            }
+        }
+        AppendError::Database(sqlx::Error::ColumnDecode { .. } | sqlx::Error::Encode(_))
+        | AppendError::Answer(_) => Failure::Lasting,
+        AppendError::Database(_) => Failure::Passing,
+    }
+}

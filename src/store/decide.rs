@@ -1,0 +1,303 @@
+//! One batch, decided: commands one after another over what was loaded, each
+//! seeing what the ones before it did. Pure but for the ids it draws.
+
+use super::batch::{Batch, Claim, Namespace, Receipt, SaltedClient, StreamHead};
+use super::load::{Loaded, claimed};
+use crate::command::{Aside, Command, Outcome, Request, SubmitError};
+use headwater_events::actor::{self, Resource, Verb};
+use headwater_events::admin;
+use headwater_events::domain::{
+    self, Context, CreateDomain, Decided, Decision, DomainState, DomainView, Limits, NameView,
+};
+use headwater_events::envelope::{ClientDigest, Provenance};
+use headwater_events::event::Event;
+use headwater_events::ids::{EventId, Revision};
+use headwater_events::reject::Reject;
+use headwater_events::time::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+/// Events of one batch, at most; a bigger command goes alone.
+pub(super) const BATCH_MAX_EVENTS: usize = 512;
+/// Octets of event data of one batch, at most; a bigger command goes alone.
+pub(super) const BATCH_MAX_BYTES: usize = 1 << 20;
+
+/// What became of one request of a batch.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Another process holds its stream: try again.
+    Missed,
+    /// The batch is full: next time.
+    Deferred,
+    /// It is answered; if it wrote, its last event has this index in the batch.
+    Answered(Result<Outcome, SubmitError>, Option<usize>),
+}
+
+/// Decides a batch.
+pub(super) struct Decider<'a> {
+    pub(super) loaded: Loaded,
+    pub(super) batch: Batch,
+    pub(super) limits: &'a Limits,
+    pub(super) now: Timestamp,
+    bytes: usize,
+    full: bool,
+}
+
+impl<'a> Decider<'a> {
+    pub(super) fn new(loaded: Loaded, batch: Batch, limits: &'a Limits, now: Timestamp) -> Self {
+        Self { loaded, batch, limits, now, bytes: 0, full: false }
+    }
+
+    /// Decides one request.
+    pub(super) fn request(&mut self, index: usize, request: &Request) -> Verdict {
+        if self.loaded.missed.contains(&index) {
+            return Verdict::Missed;
+        }
+        if self.full {
+            return Verdict::Deferred;
+        }
+        if let Some(answer) = self.replay(request) {
+            return Verdict::Answered(answer, None);
+        }
+        let decided = match self.decide(index, request) {
+            Ok(decided) => decided,
+            Err(reject) => return Verdict::Answered(Err(reject.into()), None),
+        };
+        match decided {
+            Decided::Unchanged { revision } => {
+                let outcome = self.outcome(request, false, revision, None, Vec::new());
+                self.receipt(request, &outcome);
+                Verdict::Answered(Ok(outcome), None)
+            }
+            Decided::Changed(decision) => self.changed(index, request, decision),
+        }
+    }
+
+    /// Decides without keeping anything: for a dry run.
+    pub(super) fn decide(&self, index: usize, request: &Request) -> Result<Decided, Reject> {
+        let context = Context {
+            caller: &request.caller,
+            now: self.now,
+            operation: request.operation,
+            limits: self.limits,
+            precondition: &request.meta.precondition,
+            allow: &request.meta.allow,
+            generation: self.loaded.generation,
+        };
+        match &request.command {
+            Command::CreateDomain(create) => {
+                let none = NameView::default();
+                domain::create(self.loaded.names.get(&create.name).unwrap_or(&none), create, &context)
+            }
+            Command::Domain { name, command } => match self.loaded.domains.get(name) {
+                Some(view) => domain::decide(view, command, &context),
+                None => Err(Reject::NotFound(format!("domain {name}"))),
+            },
+            Command::Admin { command, .. } => {
+                let mut view = self.loaded.admin.get(&index).cloned().unwrap_or_default();
+                if let Some(head) = self.loaded.heads.get(&command.stream().id) {
+                    view.revision = head.revision;
+                }
+                admin::decide(&view, command, &request.caller, request.operation)
+            }
+        }
+    }
+
+    /// The stored answer of an earlier call with the same key, after asking the policy again.
+    fn replay(&self, request: &Request) -> Option<Result<Outcome, SubmitError>> {
+        let key = request.meta.idempotency?;
+        let (stored, outcome) = self.loaded.receipts.get(&(request.caller.actor.id, key.key))?;
+        if stored != &key.request {
+            return Some(Err(SubmitError::IdempotencyConflict));
+        }
+        if let Command::Domain { name, .. } = &request.command {
+            let visible = self.loaded.domains.get(name).is_some_and(|view| {
+                let resource = Resource::Domain(view.state.id, view.state.tenant);
+                actor::decide(&request.caller, Verb::Write, resource).is_granted()
+            });
+            if !visible {
+                return Some(Err(Reject::NotFound(format!("domain {name}")).into()));
+            }
+        }
+        let read = serde_json::from_value::<Outcome>(outcome.clone());
+        Some(match read {
+            Ok(outcome) => Ok(Outcome { replayed: true, ..outcome }),
+            Err(error) => Err(SubmitError::Unavailable(format!("the stored answer cannot be read: {error}"))),
+        })
+    }
+
+    fn outcome(
+        &self,
+        request: &Request,
+        changed: bool,
+        revision: Revision,
+        decision: Option<&Decision>,
+        warnings: Vec<String>,
+    ) -> Outcome {
+        let (stream, domain) = match &request.command {
+            Command::CreateDomain(create) => (create.id.as_uuid(), self.view(&create.name).cloned()),
+            Command::Domain { name, .. } => {
+                let state = self.view(name).cloned();
+                (state.as_ref().map_or(Uuid::nil(), |state| state.id.as_uuid()), state)
+            }
+            Command::Admin { command, .. } => (command.stream().id, None),
+        };
+        let operation = decision.and_then(|decision| decision.operation);
+        Outcome { changed, revision, operation, stream, domain, warnings, position: None, replayed: false }
+    }
+
+    fn view(&self, name: &headwater_events::dns::DomainName) -> Option<&DomainState> {
+        self.loaded.domains.get(name).map(|view| &view.state)
+    }
+
+    fn receipt(&mut self, request: &Request, outcome: &Outcome) {
+        if let (Some(key), Ok(text)) = (request.meta.idempotency, serde_json::to_string(outcome)) {
+            let caller = request.caller.actor.id;
+            self.batch.receipts.push(Receipt {
+                caller,
+                key: key.key,
+                request: key.request.to_vec(),
+                outcome: text,
+            });
+            if let Ok(stored) = serde_json::to_value(outcome) {
+                self.loaded.receipts.insert((caller, key.key), (key.request.to_vec(), stored));
+            }
+        }
+    }
+
+    fn changed(&mut self, index: usize, request: &Request, decision: Decision) -> Verdict {
+        let bytes: usize =
+            decision.events.iter().filter_map(|new| new.event.to_json().ok()).map(|text| text.len()).sum();
+        let fits = self.batch.events.is_empty()
+            || (self.batch.events.len() + decision.events.len() <= BATCH_MAX_EVENTS
+                && self.bytes + bytes <= BATCH_MAX_BYTES);
+        if !fits {
+            self.full = true;
+            return Verdict::Deferred;
+        }
+        self.bytes += bytes;
+        self.full = self.batch.events.len() + decision.events.len() >= BATCH_MAX_EVENTS
+            || self.bytes >= BATCH_MAX_BYTES;
+        let provenance = self.provenance(request);
+        if let Err(error) = self.seal(&decision, &provenance) {
+            return Verdict::Answered(Err(SubmitError::Unavailable(error.to_string())), None);
+        }
+        self.evolve(index, request, &decision);
+        let outcome =
+            self.outcome(request, true, decision.revision, Some(&decision), decision.warnings.clone());
+        self.receipt(request, &outcome);
+        Verdict::Answered(Ok(outcome), Some(self.batch.events.len() - 1))
+    }
+
+    fn seal(&mut self, decision: &Decision, provenance: &Provenance) -> serde_json::Result<()> {
+        for (seq, new) in (0_i32..).zip(&decision.events) {
+            let head = self.batch.streams.entry(new.stream.id).or_insert_with(|| {
+                let known = self.loaded.heads.get(&new.stream.id);
+                StreamHead {
+                    kind: new.stream.kind,
+                    read: known.map_or(Revision::ZERO, |head| head.read),
+                    revision: known.map_or(Revision::ZERO, |head| head.revision),
+                    hash: known.and_then(|head| head.hash),
+                }
+            });
+            let id = EventId::from_uuid(Uuid::now_v7());
+            let sealed =
+                new.clone().seal(id, decision.revision, seq, self.now, provenance, head.hash.as_ref())?;
+            head.revision = decision.revision;
+            head.hash = Some(sealed.hash);
+            self.loaded.heads.insert(new.stream.id, head.clone());
+            self.batch.push(sealed);
+        }
+        Ok(())
+    }
+
+    /// Takes the decision into the overlay, so that the next request sees it.
+    fn evolve(&mut self, index: usize, request: &Request, decision: &Decision) {
+        match &request.command {
+            Command::Domain { name, .. } => {
+                if let Some(view) = self.loaded.domains.get_mut(name) {
+                    for new in &decision.events {
+                        view.evolve(&new.event, decision.revision, self.now);
+                    }
+                }
+            }
+            Command::CreateDomain(create) => self.created(create, decision),
+            Command::Admin { command, aside } => {
+                if let Some((ns, name)) = claimed(command, aside) {
+                    let holder = command.stream().id;
+                    self.batch.claims.push(Claim { ns, name: name.to_owned(), read: None, holder });
+                }
+                match aside {
+                    Aside::Nothing => {}
+                    Aside::Person { user, email } => {
+                        self.batch.aside.push(json!({"do": "person", "id": user, "email": email}));
+                    }
+                    Aside::TokenSecret { token, user, hash } => self.batch.aside.push(
+                        json!({"do": "token_secret", "id": token, "user": user, "hash": hex::encode(hash)}),
+                    ),
+                }
+                self.loaded.admin.remove(&index);
+            }
+        }
+    }
+
+    fn created(&mut self, create: &CreateDomain, decision: &Decision) {
+        let Some(Event::DomainCreated(event)) = decision.events.first().map(|new| &new.event) else { return };
+        let state = DomainState::created(create.id, event, self.now);
+        let read = self.loaded.names.get(&create.name).and_then(|view| view.holder.as_ref());
+        self.batch.claims.push(Claim {
+            ns: Namespace::Domain,
+            name: create.name.to_string(),
+            read: read.map(|holder| holder.id.as_uuid()),
+            holder: create.id.as_uuid(),
+        });
+        for (name, view) in &mut self.loaded.names {
+            if *name == create.name {
+                view.holder = Some(state.clone());
+            } else if name.is_subdomain_of(&create.name) || create.name.is_subdomain_of(name) {
+                view.relatives.push((create.name.clone(), create.tenant));
+            }
+        }
+        // What was loaded of the name's earlier holder no longer answers to it.
+        self.loaded.domains.insert(create.name.clone(), DomainView::bare(state));
+    }
+
+    fn provenance(&mut self, request: &Request) -> Provenance {
+        let meta = &request.meta;
+        let client = meta.client.as_ref().map(|client| {
+            // The salt makes the digest say nothing once the row is erased. It is
+            // drawn per actor and client, so that a busy client has one row.
+            let salt: [u8; 16] = salt(&request.caller.actor.id, client);
+            let mut hasher = blake3::Hasher::new();
+            for part in [salt.as_slice(), client.ip.as_bytes(), b"\n", client.agent.as_bytes()] {
+                hasher.update(part);
+            }
+            let digest: ClientDigest = *hasher.finalize().as_bytes();
+            let (ip, agent) = (client.ip.clone(), client.agent.clone());
+            self.batch.clients.entry(digest).or_insert(SaltedClient { digest, salt, ip, agent });
+            digest
+        });
+        Provenance {
+            actor: request.caller.actor,
+            client,
+            request: meta.request,
+            note: meta.note.clone(),
+            change: meta.change,
+            cause: meta.cause,
+        }
+    }
+}
+
+/// A salt that is random per process, and the same for one actor and client.
+fn salt(actor: &Uuid, client: &headwater_events::envelope::Client) -> [u8; 16] {
+    static PROCESS: std::sync::LazyLock<[u8; 32]> = std::sync::LazyLock::new(rand::random);
+    let mut hasher = blake3::Hasher::new_keyed(&PROCESS);
+    hasher
+        .update(actor.as_bytes())
+        .update(client.ip.as_bytes())
+        .update(b"\n")
+        .update(client.agent.as_bytes());
+    let mut salt = [0; 16];
+    salt.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    salt
+}

@@ -1,0 +1,347 @@
+//! What a batch must know before it is decided: the domains it names, the
+//! owners it touches, the heads of its streams, the receipts of its keys.
+//! Never a whole zone, never the history.
+
+use super::batch::{Namespace, StreamHead, ancestor_keys};
+use super::{row, sql};
+use crate::command::{Command, Request};
+use headwater_events::admin::{AdminCommand, AdminView};
+use headwater_events::dns::{DomainName, OwnerKey, RrSetBody, RrType, Ttl};
+use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
+use headwater_events::event::{DnsIdentity, PauseScope};
+use headwater_events::ids::{DomainId, Revision, StreamKind, TenantId};
+use headwater_projections::desired::pause_key;
+use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::types::Json;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use uuid::Uuid;
+
+/// A stored receipt: the request it belongs to and its outcome.
+pub(super) type StoredReceipt = (Vec<u8>, serde_json::Value);
+
+/// What was read. Requests are named by their index.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) domains: HashMap<DomainName, DomainView>,
+    pub(super) heads: HashMap<Uuid, StreamHead>,
+    pub(super) names: HashMap<DomainName, NameView>,
+    pub(super) admin: HashMap<usize, AdminView>,
+    pub(super) receipts: HashMap<(Uuid, Uuid), StoredReceipt>,
+    pub(super) generation: u32,
+    /// Requests whose stream another process holds.
+    pub(super) missed: BTreeSet<usize>,
+}
+
+/// Reads what the requests need. With `lock`, takes the lock of every stream it can get.
+pub(super) async fn load(
+    connection: &mut PgConnection,
+    requests: &[&Request],
+    lock: bool,
+) -> Result<Loaded, sqlx::Error> {
+    let mut loaded = Loaded::default();
+    domains(connection, requests, lock, &mut loaded).await?;
+    rrsets(connection, requests, &mut loaded).await?;
+    receipts(connection, requests, &mut loaded).await?;
+    let mut needs_generation = false;
+    let mut streams = Vec::new();
+    for (index, request) in requests.iter().enumerate() {
+        match &request.command {
+            Command::CreateDomain(create) => {
+                let got = name(connection, create, lock, &mut loaded).await?;
+                if !got {
+                    loaded.missed.insert(index);
+                }
+            }
+            Command::Domain { command, .. } => needs_generation |= command.owners().is_empty(),
+            Command::Admin { command, .. } => streams.push(command.stream().id),
+        }
+    }
+    heads(connection, &streams, &mut loaded).await?;
+    for (index, request) in requests.iter().enumerate() {
+        if let Command::Admin { command, aside } = &request.command {
+            let mut view = admin(connection, command, aside).await?;
+            view.revision =
+                loaded.heads.get(&command.stream().id).map_or(Revision::ZERO, |head| head.revision);
+            loaded.admin.insert(index, view);
+        }
+    }
+    if needs_generation {
+        let generation: i64 = sqlx::query_scalar(sql::GENERATION).fetch_one(&mut *connection).await?;
+        loaded.generation = u32::try_from(generation).unwrap_or(0);
+    }
+    Ok(loaded)
+}
+
+async fn domains(
+    connection: &mut PgConnection,
+    requests: &[&Request],
+    lock: bool,
+    loaded: &mut Loaded,
+) -> Result<(), sqlx::Error> {
+    let named = |request: &&Request| match &request.command {
+        Command::Domain { name, .. } => Some(name.clone()),
+        _ => None,
+    };
+    let wanted: BTreeSet<DomainName> = requests.iter().filter_map(named).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = wanted.iter().map(DomainName::as_str).collect();
+    let mut missed = BTreeSet::new();
+    for row in sqlx::query(sql::DOMAINS).bind(names).bind(lock).fetch_all(&mut *connection).await? {
+        let state = row::domain(&row)?;
+        if !row.try_get::<bool, _>("locked")? {
+            missed.insert(state.name.clone());
+        }
+        loaded
+            .heads
+            .insert(state.id.as_uuid(), head(StreamKind::Domain, state.revision, row.try_get("last_hash")?));
+        loaded.domains.insert(state.name.clone(), DomainView::bare(state));
+    }
+    for (index, request) in requests.iter().enumerate() {
+        if let Command::Domain { name, .. } = &request.command
+            && missed.contains(name)
+        {
+            loaded.missed.insert(index);
+        }
+    }
+    Ok(())
+}
+
+fn head(kind: StreamKind, revision: Revision, hash: &[u8]) -> StreamHead {
+    StreamHead { kind, read: revision, revision, hash: hash.try_into().ok() }
+}
+
+async fn rrsets(
+    connection: &mut PgConnection,
+    requests: &[&Request],
+    loaded: &mut Loaded,
+) -> Result<(), sqlx::Error> {
+    let mut names: HashMap<DomainId, DomainName> = HashMap::new();
+    let mut wanted: BTreeSet<(DomainId, OwnerKey)> = BTreeSet::new();
+    for request in requests {
+        if let Command::Domain { name, command } = &request.command
+            && let Some(view) = loaded.domains.get_mut(name)
+        {
+            names.insert(view.state.id, name.clone());
+            for owner in command.owners() {
+                wanted.insert((view.state.id, owner.key()));
+                view.loaded.insert(owner.key());
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = wanted.iter().map(|(id, _)| id.as_uuid()).collect();
+    let keys: Vec<&str> = wanted.iter().map(|(_, key)| key.as_str()).collect();
+    for row in sqlx::query(sql::RRSETS).bind(ids).bind(keys).fetch_all(&mut *connection).await? {
+        let (key, rrtype, stored) = stored_rrset(&row)?;
+        let id = DomainId::from_uuid(row.try_get(0)?);
+        if let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) {
+            view.rrsets.entry(key).or_default().insert(rrtype, stored);
+        }
+    }
+    Ok(())
+}
+
+fn stored_rrset(row: &PgRow) -> Result<(OwnerKey, RrType, StoredRrset), sqlx::Error> {
+    let odd = |column: &str| sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: "a value that this program never writes".into(),
+    };
+    let key = OwnerKey::parse(row.try_get(1)?).map_err(|_| odd("owner_key"))?;
+    let rrtype = RrType::from_code(u16::try_from(row.try_get::<i32, _>(2)?).map_err(|_| odd("type"))?);
+    let ttl = Ttl::new(row.try_get::<i64, _>(3)?).map_err(|_| odd("ttl"))?;
+    let body = RrSetBody { ttl, records: row.try_get(4)?, comment: row.try_get(5)? };
+    Ok((key, rrtype, StoredRrset { body, changed: Revision::new(row.try_get(6)?) }))
+}
+
+async fn receipts(
+    connection: &mut PgConnection,
+    requests: &[&Request],
+    loaded: &mut Loaded,
+) -> Result<(), sqlx::Error> {
+    let keyed: BTreeMap<(Uuid, Uuid), ()> = requests
+        .iter()
+        .filter_map(|request| request.meta.idempotency.map(|i| ((request.caller.actor.id, i.key), ())))
+        .collect();
+    if keyed.is_empty() {
+        return Ok(());
+    }
+    let (callers, keys): (Vec<Uuid>, Vec<Uuid>) = keyed.into_keys().unzip();
+    for row in sqlx::query(sql::RECEIPTS).bind(callers).bind(keys).fetch_all(&mut *connection).await? {
+        let Json(outcome): Json<serde_json::Value> = row.try_get(3)?;
+        loaded.receipts.insert((row.try_get(0)?, row.try_get(1)?), (row.try_get(2)?, outcome));
+    }
+    Ok(())
+}
+
+async fn heads(
+    connection: &mut PgConnection,
+    streams: &[Uuid],
+    loaded: &mut Loaded,
+) -> Result<(), sqlx::Error> {
+    if streams.is_empty() {
+        return Ok(());
+    }
+    for row in sqlx::query(sql::HEADS).bind(streams).fetch_all(&mut *connection).await? {
+        // The kind is known to the command; the stored one is not needed here.
+        let found = head(StreamKind::Platform, Revision::new(row.try_get(1)?), row.try_get(2)?);
+        loaded.heads.insert(row.try_get(0)?, found);
+    }
+    Ok(())
+}
+
+/// Reads who holds a name and its relatives. With `lock`, a parent and its child
+/// cannot be claimed at once; false when another process holds the lock.
+async fn name(
+    connection: &mut PgConnection,
+    create: &CreateDomain,
+    lock: bool,
+    loaded: &mut Loaded,
+) -> Result<bool, sqlx::Error> {
+    if lock {
+        let got: bool = sqlx::query_scalar(sql::LOCK_NAME)
+            .bind(relatives_key(&create.name))
+            .fetch_one(&mut *connection)
+            .await?;
+        if !got {
+            return Ok(false);
+        }
+    }
+    let holder =
+        sqlx::query(sql::HOLDERS).bind(create.name.as_str()).fetch_optional(&mut *connection).await?;
+    let holder = holder.as_ref().map(row::domain).transpose()?;
+    let relatives = sqlx::query(sql::RELATIVES)
+        .bind(create.name.as_str())
+        .bind(name_key(&create.name))
+        .bind(ancestor_keys(&create.name))
+        .fetch_all(&mut *connection)
+        .await?;
+    let mut view = NameView { holder, ..NameView::default() };
+    for row in relatives {
+        if let Ok(name) = DomainName::parse(row.try_get(0)?) {
+            view.relatives.push((name, TenantId::from_uuid(row.try_get(1)?)));
+        }
+    }
+    let domains: Option<i64> = sqlx::query_scalar(sql::TENANT)
+        .bind(create.tenant.as_uuid())
+        .fetch_optional(&mut *connection)
+        .await?;
+    view.tenant_exists = domains.is_some();
+    view.tenant_domains = domains.unwrap_or(0);
+    let serial: Option<i64> = sqlx::query_scalar(sql::LAST_SERIAL)
+        .bind(create.name.as_str())
+        .fetch_optional(&mut *connection)
+        .await?;
+    view.last_serial = serial.and_then(|serial| u32::try_from(serial).ok());
+    loaded.names.insert(create.name.clone(), view);
+    Ok(true)
+}
+
+/// The unique name that a command claims.
+pub(super) fn claimed<'a>(
+    command: &'a AdminCommand,
+    aside: &'a crate::command::Aside,
+) -> Option<(Namespace, &'a str)> {
+    match (command, aside) {
+        (AdminCommand::CreateTenant { name, .. }, _) => Some((Namespace::Tenant, name)),
+        (AdminCommand::CreateCluster { cluster, .. }, _) => Some((Namespace::Cluster, &cluster.name)),
+        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
+            Some((Namespace::Email, email))
+        }
+        _ => None,
+    }
+}
+
+async fn admin(
+    connection: &mut PgConnection,
+    command: &AdminCommand,
+    aside: &crate::command::Aside,
+) -> Result<AdminView, sqlx::Error> {
+    let mut view = AdminView::default();
+    if let Some((ns, name)) = claimed(command, aside) {
+        let holder: Option<Uuid> = sqlx::query_scalar(sql::CLAIM)
+            .bind(ns as i16)
+            .bind(name)
+            .fetch_optional(&mut *connection)
+            .await?;
+        view.name_taken = holder.is_some();
+    }
+    match command {
+        AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
+            let query = sqlx::query_as(sql::MEMBER).bind(user.as_uuid()).bind(tenant.as_uuid());
+            (view.user_exists, view.member) = query.fetch_one(&mut *connection).await?;
+        }
+        AdminCommand::RevokeToken { user, token, .. } => {
+            let query = sqlx::query_scalar(sql::TOKEN_ACTIVE).bind(token.as_uuid()).bind(user.as_uuid());
+            view.token_active = query.fetch_one(&mut *connection).await?;
+        }
+        AdminCommand::CreateCluster { .. } | AdminCommand::SetClusterEnabled { .. } => {
+            let query = sqlx::query_as(sql::CLUSTERS).bind(command.stream().id);
+            (view.clusters, view.enabled) = query.fetch_one(&mut *connection).await?;
+        }
+        AdminCommand::Pause { scope, .. } | AdminCommand::Resume { scope, .. } => {
+            pause(connection, scope, &mut view).await?;
+        }
+        AdminCommand::SetDnsIdentity(_) => {
+            let row = sqlx::query(sql::IDENTITY).fetch_one(&mut *connection).await?;
+            let identity: Option<Json<DnsIdentity>> = row.try_get(0)?;
+            let generation = u32::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0);
+            view.identity = identity.map(|Json(identity)| (identity, generation));
+        }
+        AdminCommand::FinishOperation { finished, .. } => {
+            let query = sqlx::query_scalar(sql::OPERATION_TERMINAL).bind(finished.operation.as_uuid());
+            view.operation_terminal = query.fetch_one(&mut *connection).await?;
+        }
+        _ => {}
+    }
+    Ok(view)
+}
+
+async fn pause(
+    connection: &mut PgConnection,
+    scope: &PauseScope,
+    view: &mut AdminView,
+) -> Result<(), sqlx::Error> {
+    let (kind, id) = pause_key(scope);
+    view.paused = sqlx::query_scalar(sql::PAUSED).bind(kind).bind(&id).fetch_one(&mut *connection).await?;
+    view.scope_exists =
+        sqlx::query_scalar(sql::SCOPE_EXISTS).bind(kind).bind(&id).fetch_one(&mut *connection).await?;
+    Ok(())
+}
+
+/// What is waited for when it was missed twice.
+#[derive(Debug, Clone)]
+pub(super) enum LockName {
+    /// The stream of the domain that holds this name.
+    Domain(DomainName),
+    /// The names above and below this one.
+    Relatives(DomainName),
+}
+
+/// Waits for one lock; nothing else may be held meanwhile.
+pub(super) async fn lock_name(connection: &mut PgConnection, name: &LockName) -> Result<(), sqlx::Error> {
+    let key = match name {
+        LockName::Relatives(name) => Some(relatives_key(name)),
+        LockName::Domain(name) => {
+            sqlx::query_scalar(sql::DOMAIN_ID).bind(name.as_str()).fetch_optional(&mut *connection).await?
+        }
+    };
+    if let Some(key) = key {
+        sqlx::query(sql::LOCK_STREAM).bind(key).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// A name and the names above and below it share their last label.
+fn relatives_key(name: &DomainName) -> String {
+    format!("name {}", name.labels().next_back().unwrap_or_default())
+}
+
+/// Names of the enabled targets.
+pub(super) async fn targets(connection: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(sql::TARGETS).fetch_all(connection).await
+}

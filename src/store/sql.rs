@@ -1,0 +1,184 @@
+//! The statements of the log. A test prepares each against the migrated schema.
+
+/// Columns of an event, in the order that `row.rs` reads them.
+macro_rules! event_columns {
+    () => {
+        "position, id, stream_kind, stream_id, revision, seq, type, schema, at, domain_id, domain, tenant_id, \
+         actor_kind, actor_id, token_id, on_behalf_of, client, request_id, operation_id, note, change_id, cause, \
+         hash, data"
+    };
+}
+
+/// Columns of a domain, in the order that `row.rs` reads them.
+macro_rules! domain_columns {
+    () => {
+        "d.id, d.name, d.tenant_id, d.status, d.status_before_delete, d.revision, d.labels, d.external_id, \
+         d.serial_base, d.hold_until, d.rrsets, d.records, d.created_at, d.updated_at"
+    };
+}
+
+/// $1 … $63 as in `0004_append.sql`; the answer comes back in `_result`.
+pub(super) const APPEND: &str = "call append_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
+    $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, \
+    $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, \
+    $59, $60, $61, $62, $63, null)";
+
+/// $1 names, $2 whether to take each stream's lock; `locked` says whether it was had.
+pub(super) const DOMAINS: &str = concat!(
+    "select ",
+    domain_columns!(),
+    ", s.last_hash, \
+     case when $2 then pg_try_advisory_lock(7003, hashtext(d.id::text)) else true end as locked \
+     from unnest($1::text[]) as n(name) join desired.domains d on d.name = n.name and d.current \
+     join streams s on s.id = d.id and s.revision = d.revision"
+);
+
+/// $1 domain ids, $2 owner keys, pairwise.
+pub(super) const RRSETS: &str = "select r.domain_id, r.owner_key, r.type, r.ttl, r.records, r.comment, r.changed \
+     from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
+     join desired.rrsets r on r.domain_id = n.domain_id and r.owner_key = n.owner_key";
+
+/// $1 callers, $2 keys, pairwise.
+pub(super) const RECEIPTS: &str = "select r.caller, r.key, r.request, r.outcome from unnest($1::uuid[], $2::uuid[]) as n(caller, key) \
+     join receipts r on r.caller = n.caller and r.key = n.key and r.at > now() - interval '24 hours'";
+
+/// $1 stream ids.
+pub(super) const HEADS: &str = "select s.id, s.revision, s.last_hash from streams s where s.id = any($1)";
+
+/// $1 name, $2 its key, $3 the keys of its ancestors: hosted domains above and below it.
+pub(super) const RELATIVES: &str = "select d.name, d.tenant_id from desired.domains d where d.current and d.status <> 'deprovisioning' \
+     and d.name <> $1 and (d.name_key = any($3) or (d.name_key >= $2 || ' ' and d.name_key < $2 || '!'))";
+
+/// $1 tenant.
+pub(super) const TENANT: &str = "select domains from desired.tenants where id = $1";
+
+/// $1 name.
+pub(super) const LAST_SERIAL: &str = "select serial from desired.serials where name = $1";
+
+/// $1 names: the holder of each, by namespace 1.
+pub(super) const HOLDERS: &str = concat!(
+    "select ",
+    domain_columns!(),
+    " from claims c join desired.domains d on d.id = c.holder where c.ns = 1 and c.name = $1"
+);
+
+/// $1 a key: serializes claims of names that lie above or below each other.
+pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($1))";
+
+/// $1 a stream's id. Waits, so nothing else may be held.
+pub(super) const LOCK_STREAM: &str = "select pg_advisory_lock(7003, hashtext($1))";
+
+/// $1 name.
+pub(super) const DOMAIN_ID: &str = "select id::text from desired.domains where name = $1 and current";
+
+pub(super) const TARGETS: &str = "select name from desired.clusters where enabled order by name";
+
+pub(super) const UNLOCK_ALL: &str = "select pg_advisory_unlock_all()";
+
+/// The platform's part of every SOA serial.
+pub(super) const GENERATION: &str = "select generation from desired.platform";
+
+/// $1 namespace, $2 name.
+pub(super) const CLAIM: &str = "select holder from claims where ns = $1 and name = $2";
+
+/// $1 user, $2 tenant.
+pub(super) const MEMBER: &str = "select exists (select from desired.users where id = $1), \
+     exists (select from desired.members where user_id = $1 and tenant_id = $2)";
+
+/// $1 token, $2 user.
+pub(super) const TOKEN_ACTIVE: &str =
+    "select exists (select from desired.tokens where id = $1 and user_id = $2 and revoked_at is null)";
+
+/// $1 cluster (or none).
+pub(super) const CLUSTERS: &str =
+    "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false) from desired.clusters";
+
+/// $1 scope, $2 id.
+pub(super) const PAUSED: &str = "select exists (select from desired.pauses where scope = $1 and id = $2)";
+
+/// $1 scope, $2 id: whether what a pause names is there.
+pub(super) const SCOPE_EXISTS: &str = "select case $1 when 'all' then true \
+     when 'target' then exists (select from desired.clusters where id::text = $2) \
+     else exists (select from desired.domains where name = $2 and current) end";
+
+pub(super) const IDENTITY: &str = "select identity, generation from desired.platform";
+
+/// $1 operation.
+pub(super) const OPERATION_TERMINAL: &str = "select exists (select from operations.operations \
+     where id = $1 and state not in ('pending', 'running'))";
+
+/// The log's identity, floor and head.
+pub(super) const LOG: &str =
+    "select log_id, floor_position, (select coalesce(max(position), 0) from events) from log_meta";
+
+pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
+
+/// $1 after, $2 how many.
+pub(super) const PAGE: &str =
+    concat!("select ", event_columns!(), " from events where position > $1 order by position limit $2");
+
+/// $1 stream, $2 after revision, $3 up to revision, $4 how many.
+pub(super) const STREAM_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where stream_id = $1 and revision > $2 and revision <= $3 \
+     order by revision, seq limit $4"
+);
+
+/// $1 domain, $2 after, $3 how many.
+pub(super) const DOMAIN_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where domain_id = $1 and position > $2 order by position limit $3"
+);
+
+/// $1 tenant, $2 after, $3 how many.
+pub(super) const TENANT_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where tenant_id = $1 and position > $2 order by position limit $3"
+);
+
+/// $1 digests.
+pub(super) const CLIENTS: &str = "select digest, ip, agent from clients where digest = any($1)";
+
+/// Ends a backend that has held the tail of the log for longer than $1 seconds.
+pub(super) const FREE_TAIL: &str = "select pg_terminate_backend(a.pid) from pg_locks l join pg_stat_activity a on a.pid = l.pid \
+     where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database()) \
+     and l.classid = 0 and l.objid = 7001 and l.objsubid = 1 and l.granted \
+     and a.query_start < clock_timestamp() - make_interval(secs => $1)";
+
+/// Every statement, for the test that prepares them.
+pub const ALL: &[&str] = &[
+    DOMAINS,
+    RRSETS,
+    RECEIPTS,
+    HEADS,
+    RELATIVES,
+    TENANT,
+    LAST_SERIAL,
+    HOLDERS,
+    LOCK_NAME,
+    LOCK_STREAM,
+    DOMAIN_ID,
+    TARGETS,
+    UNLOCK_ALL,
+    GENERATION,
+    CLAIM,
+    MEMBER,
+    TOKEN_ACTIVE,
+    CLUSTERS,
+    PAUSED,
+    SCOPE_EXISTS,
+    IDENTITY,
+    OPERATION_TERMINAL,
+    LOG,
+    HEAD,
+    PAGE,
+    STREAM_PAGE,
+    DOMAIN_PAGE,
+    TENANT_PAGE,
+    CLIENTS,
+    FREE_TAIL,
+    APPEND,
+];
