@@ -1,1 +1,5 @@
 //! The control plane.
+
+pub mod config;
+pub mod demo;
+pub mod secret;

@@ -1,1 +1,5 @@
-//! Black-box tests.
+//! Black-box tests, one binary: every binary links the whole tree. This file only declares the modules.
+
+mod parts;
+mod support;
+mod tidy;

@@ -1,0 +1,20 @@
+//! The whole system on loopback in one directory, and the kit of parts it is made of.
+//!
+//! The kit starts the real servers: [`postgres`], [`pdns`], [`dnsdist`], put together in [`stack`]. The demo and the
+//! tests use the same kit, so what a test proves is what a demo shows. Below it: [`ports`] nobody else takes,
+//! [`home`] with directories and accounts, [`part`] and [`service`] for child processes, [`process`] for naming them
+//! and [`probe`] for asking them.
+
+pub mod dnsdist;
+pub mod home;
+pub mod part;
+pub mod pdns;
+pub mod ports;
+pub mod postgres;
+pub mod probe;
+pub mod process;
+pub mod service;
+mod sql;
+pub mod stack;
+
+pub use sql::PDNS_MIGRATIONS;
