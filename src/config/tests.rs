@@ -122,7 +122,7 @@ fn secrets_come_from_one_place_and_never_into_a_fault() {
     assert_eq!(faults(both, &[]), ["database.url and url_file are both set; set one of them"]);
     let by_file = parse("[database]\nurl_file = 'database-url'\n", &[]).unwrap();
     assert!(matches!(by_file.database.url, Some(SecretSource::File(path))
-        if path == PathBuf::from("/etc/headwater/database-url")));
+        if path == Path::new("/etc/headwater/database-url")));
     let above =
         parse("[database]\nurl_file = 'x'\n", &[("HEADWATER_DATABASE__URL", "postgres://e")]).unwrap();
     assert_eq!(above.database.read_url().unwrap().expose(), "postgres://e");

@@ -58,6 +58,12 @@ impl Account {
             command.arg("--pdeathsig").arg(signal.as_str().trim_start_matches("SIG"));
         }
         command.arg("--").arg(program);
+        // A configuration for another Headwater in our environment is not for our parts.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"HEADWATER_") {
+                command.env_remove(name);
+            }
+        }
         command
     }
 

@@ -235,7 +235,7 @@ fn configure(dir: &Path, port: Port) -> Result<()> {
 }
 
 /// Runs a short-lived program to its end, its error output in the error.
-async fn run(mut command: std::process::Command, input: Option<Secret>) -> Result<()> {
+pub(super) async fn run(mut command: std::process::Command, input: Option<Secret>) -> Result<()> {
     let program = format!("{command:?}");
     let output = tokio::task::spawn_blocking(move || -> std::io::Result<std::process::Output> {
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
