@@ -134,7 +134,7 @@ impl Home {
             dir.clone()
         } else {
             let hash = blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex();
-            make_passable(&Path::new("/var/tmp").join(format!("hw-{}", &hash[..16])))?
+            open_elsewhere(&dir, &Path::new("/var/tmp").join(format!("hw-{}", &hash[..16])))?
         };
         Ok(Self { templates: state.join("templates"), dir, state })
     }
@@ -186,6 +186,20 @@ fn make_passable(dir: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Makes or opens the place of the parts of `dir`. What is there when `dir` is new belongs to an earlier directory of
+/// the same path, which was removed; without its passwords and tokens it is of no use.
+fn open_elsewhere(dir: &Path, state: &Path) -> Result<PathBuf> {
+    let note = dir.join("parts-directory");
+    let state = make_passable(state)?;
+    if note.exists() {
+        return Ok(state);
+    }
+    std::fs::remove_dir_all(&state).with_context(|| format!("cannot remove {}", state.display()))?;
+    let state = make_passable(&state)?;
+    Account::Own.write_file(&note, &format!("{}\n", state.display()))?;
+    Ok(state)
+}
+
 /// Whether every user can reach this directory; when all parts run as ourselves that does not matter.
 fn is_passable(dir: &Path) -> Result<bool> {
     if !geteuid().is_root() {
@@ -212,7 +226,12 @@ mod tests {
         let long = dir.path().join("x".repeat(90));
         let far = Home::open(&long).unwrap();
         assert!(far.state().to_string_lossy().starts_with("/var/tmp/hw-"), "{}", far.state().display());
+        // It is found again, and made anew once its directory was removed.
+        std::fs::write(far.part("data"), "x").unwrap();
         assert_eq!(Home::open(&long).unwrap().state(), far.state());
+        assert!(far.part("data").exists());
+        std::fs::remove_dir_all(&long).unwrap();
+        assert!(!Home::open(&long).unwrap().part("data").exists());
         std::fs::remove_dir_all(far.state()).unwrap();
     }
 }
