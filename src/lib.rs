@@ -1,7 +1,18 @@
 //! The control plane. The modules stand in the order in which a mutation flows:
 //! command → decide → append → project → deploy → acknowledge.
 
-pub mod clock;
+pub mod app;
+pub mod cli;
+pub mod http;
+
 pub mod command;
-pub mod secret;
 pub mod store;
+
+pub mod deploy;
+pub mod operation;
+pub mod rebuild;
+
+pub mod clock;
+pub mod config;
+pub mod demo;
+pub mod secret;

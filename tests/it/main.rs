@@ -1,1 +1,9 @@
-//! Black-box tests.
+//! Black-box tests, one binary: every binary links the whole tree. This file only declares the modules.
+
+// A test and its helpers may fail loudly.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod demo;
+mod parts;
+mod support;
+mod tidy;

@@ -1,0 +1,35 @@
+# Four commands are all there is to know: demo, test, check, bench. Each prepares what it needs.
+# One build tree serves the demo and the tests: the same profile and the same features. That is why the demo builds
+# the tests too: without them some crates would be built a second time, with fewer features.
+
+CARGO ?= cargo
+CARGO_TARGET_DIR ?= target
+FEATURES := --features failpoints
+DEMO_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help prepare build demo test check bench torture
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+prepare: ## install the Debian packages that are missing (root or sudo)
+	@scripts/prepare
+
+build: ## the programs, as the demo and the tests use them
+	@$(CARGO) build --workspace --bins --tests $(FEATURES)
+
+demo: prepare build ## the whole system on loopback under .headwater/ (DEMO_ARGS=--once ends after the tour)
+	@exec "$(CARGO_TARGET_DIR)/debug/headwater" demo $(DEMO_ARGS)
+
+test: prepare ## all tests, on real servers
+	@$(CARGO) test --workspace $(FEATURES)
+
+check: ## format, lints, documentation, dependencies, generated files
+	@scripts/check
+
+bench: prepare ## the table of docs/BENCHMARKS.md (BENCH=full or BENCH=name,…)
+	@$(CARGO) bench --workspace
+
+torture: prepare ## the long campaigns of faults
+	@HEADWATER_TORTURE=1 $(CARGO) test --workspace $(FEATURES) -- --nocapture torture

@@ -1,0 +1,44 @@
+//! What every part of a running `headwater serve` shares.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::store::CommitterHandle;
+use crate::store::read::LogReader;
+use sqlx::postgres::PgPool;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Shared state; cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// The parts of [`App`].
+pub struct Parts {
+    /// The configuration in force.
+    pub config: Config,
+    /// Connections to the control database.
+    pub pool: PgPool,
+    /// Reads the log.
+    pub log: LogReader,
+    /// Writes the log; also tells its head.
+    pub commit: CommitterHandle,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Cancelled when the process stops: long answers end, loops return.
+    pub stop: CancellationToken,
+}
+
+impl App {
+    /// Shares the parts.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

@@ -1,0 +1,283 @@
+//! The configuration: one TOML file, every key also from the environment, secrets by file.
+//!
+//! The file is the first of: the one named (`--config`, `HEADWATER_CONFIG`), `./.headwater/headwater.toml`,
+//! `/etc/headwater/headwater.toml`. `HEADWATER_SECTION__KEY` stands above the file. A file with faults is refused
+//! whole, naming every fault: an unknown key is one, because a misspelt limit that is ignored is no limit.
+
+mod reader;
+mod types;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::secret::Secret;
+pub use reader::{ConfigError, EnvironmentVariable};
+use reader::{Reader, Section};
+pub use types::{ApiUrl, HostName, SecretSource};
+
+/// The variable that names the file.
+pub const CONFIG_VARIABLE: &str = "HEADWATER_CONFIG";
+/// Where the file is looked for when none is named.
+pub const DEFAULT_FILES: [&str; 2] = [".headwater/headwater.toml", "/etc/headwater/headwater.toml"];
+/// The highest TTL (RFC 2181, section 8).
+const TTL_MAX_SECONDS: u32 = 2_147_483_647;
+
+/// Everything that can be set.
+#[derive(Clone)]
+pub struct Config {
+    /// The file it was read from, if there was one.
+    pub file: Option<PathBuf>,
+    /// `[database]`: where the log is.
+    pub database: Database,
+    /// `[server]`: what `headwater serve` listens on.
+    pub server: Server,
+    /// `[dns]`: the records that the platform adds to every zone.
+    pub dns: Dns,
+    /// `[operations]`.
+    pub operations: Operations,
+    /// `[deploy]`: how DNS clusters are followed.
+    pub deploy: Deploy,
+    /// `[limits]`: what one tenant may take.
+    pub limits: Limits,
+    /// `[client]`: the API that the client commands talk to.
+    pub client: Client,
+}
+
+/// `[database]`.
+#[derive(Clone)]
+pub struct Database {
+    /// `url` or `url_file`: the control database, as its owner.
+    pub url: Option<SecretSource>,
+    /// `max_connections` of one process.
+    pub max_connections: u32,
+}
+
+/// `[server]`.
+#[derive(Clone)]
+pub struct Server {
+    /// `listen`: the API.
+    pub listen: SocketAddr,
+    /// `metrics_listen`: the private listener.
+    pub metrics_listen: SocketAddr,
+    /// `shutdown_grace_seconds`: how long requests may take to end at a stop.
+    pub shutdown_grace: Duration,
+}
+
+/// `[dns]`. All times are TTLs or SOA fields, in seconds.
+#[derive(Clone)]
+pub struct Dns {
+    /// `nameservers`: the NS records at every apex; the first one is the SOA's MNAME.
+    pub nameservers: Vec<HostName>,
+    /// `hostmaster`: the SOA's RNAME.
+    pub hostmaster: HostName,
+    /// `soa_ttl`.
+    pub soa_ttl: u32,
+    /// `refresh`.
+    pub refresh: u32,
+    /// `retry`.
+    pub retry: u32,
+    /// `expire`.
+    pub expire: u32,
+    /// `minimum`: the TTL of negative answers.
+    pub minimum: u32,
+    /// `ns_ttl`: the TTL of the apex NS records.
+    pub ns_ttl: u32,
+    /// `serial_base`: what the serials of new domains start above.
+    pub serial_base: u32,
+    /// `minimum_ttl`: the lowest TTL a tenant may set.
+    pub minimum_ttl: u32,
+}
+
+/// `[operations]`.
+#[derive(Clone)]
+pub struct Operations {
+    /// `deadline_seconds`: after this an operation fails, naming the targets that lag.
+    pub deadline: Duration,
+}
+
+/// `[deploy]`.
+#[derive(Clone)]
+pub struct Deploy {
+    /// `poll_milliseconds`: how often work is looked for when no notification comes.
+    pub poll: Duration,
+    /// `batch_domains`: how many domains are claimed at once.
+    pub batch_domains: u32,
+    /// `drift_check_seconds`: how often a round of the drift check begins.
+    pub drift_check: Duration,
+}
+
+/// `[limits]`.
+#[derive(Clone)]
+pub struct Limits {
+    /// `domains_per_tenant`.
+    pub domains_per_tenant: u32,
+    /// `records_per_domain`.
+    pub records_per_domain: u32,
+    /// `streams_per_token`.
+    pub streams_per_token: u32,
+    /// `streams_per_tenant`.
+    pub streams_per_tenant: u32,
+    /// `mutations_per_minute` of a tenant.
+    pub mutations_per_minute: u32,
+    /// `reads_per_minute` of a tenant.
+    pub reads_per_minute: u32,
+}
+
+/// `[client]`.
+#[derive(Clone)]
+pub struct Client {
+    /// `url` of the API.
+    pub url: Option<ApiUrl>,
+    /// `token_file`.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Config {
+    /// Finds and reads the configuration of this process. Without any file the defaults hold.
+    pub fn load(named: Option<&Path>) -> Result<Self> {
+        let from_variable = std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from);
+        let file = match named.map(Path::to_owned).or(from_variable) {
+            Some(file) => Some(file),
+            None => DEFAULT_FILES.iter().map(PathBuf::from).find(|file| file.exists()),
+        };
+        let text = match &file {
+            Some(file) => std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read the configuration {}", file.display()))?,
+            None => String::new(),
+        };
+        let file = file
+            .map(|file| std::path::absolute(&file))
+            .transpose()
+            .context("cannot find the current directory")?;
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| EnvironmentVariable::new(name.to_str()?, value.to_str()?));
+        Ok(Self::parse(&text, file, environment)?)
+    }
+
+    /// Reads a configuration from its text and the variables that stand above it.
+    ///
+    /// Relative paths in it are relative to the directory of `file`.
+    pub fn parse(
+        text: &str,
+        file: Option<PathBuf>,
+        environment: impl IntoIterator<Item = EnvironmentVariable>,
+    ) -> std::result::Result<Self, ConfigError> {
+        let base = file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let mut reader = Reader::new(text, environment);
+        let config = Self {
+            database: reader.section("database", |section| database(section, base)),
+            server: reader.section("server", server),
+            dns: reader.section("dns", dns),
+            operations: reader.section("operations", |section| Operations {
+                deadline: section.seconds("deadline_seconds", 1..=3_600, 120),
+            }),
+            deploy: reader.section("deploy", deploy),
+            limits: reader.section("limits", limits),
+            client: reader.section("client", |section| client(section, base)),
+            file: file.clone(),
+        };
+        reader.finish(file.as_deref())?;
+        Ok(config)
+    }
+}
+
+impl Database {
+    /// The URL of the control database, read from its file if it has one.
+    pub fn read_url(&self) -> Result<Secret> {
+        match &self.url {
+            Some(source) => source.read(),
+            None => {
+                bail!("no database is configured: set url_file in [database], or HEADWATER_DATABASE__URL")
+            }
+        }
+    }
+}
+
+impl Client {
+    /// The token of the client commands, if one is configured.
+    pub fn read_token(&self) -> Result<Option<Secret>> {
+        self.token_file.as_deref().map(Secret::read).transpose()
+    }
+}
+
+fn database(section: &mut Section<'_>, base: &Path) -> Database {
+    Database {
+        url: section.secret("url", "url_file", base),
+        max_connections: section.number("max_connections", 2..=1_000, 20),
+    }
+}
+
+fn server(section: &mut Section<'_>) -> Server {
+    let server = Server {
+        listen: section.parsed("listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8_080))),
+        metrics_listen: section.parsed("metrics_listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9_180))),
+        shutdown_grace: section.seconds("shutdown_grace_seconds", 1..=300, 10),
+    };
+    if server.listen == server.metrics_listen && server.listen.port() != 0 {
+        section.fault(
+            "metrics_listen",
+            "is the same address as listen; the metrics have a listener of their own",
+        );
+    }
+    server
+}
+
+fn dns(section: &mut Section<'_>) -> Dns {
+    let dns = Dns {
+        nameservers: section
+            .list("nameservers")
+            .unwrap_or_else(|| HostName::defaults(&["ns1.example.net", "ns2.example.net"])),
+        hostmaster: section
+            .parsed("hostmaster")
+            .or_else(|| HostName::defaults(&["hostmaster.example.net"]).pop())
+            .unwrap_or_default(),
+        soa_ttl: section.number("soa_ttl", 0..=TTL_MAX_SECONDS, 3_600),
+        refresh: section.number("refresh", 300..=86_400, 3_600),
+        retry: section.number("retry", 60..=86_400, 600),
+        expire: section.number("expire", 86_400..=2_419_200, 1_209_600),
+        minimum: section.number("minimum", 30..=86_400, 300),
+        ns_ttl: section.number("ns_ttl", 0..=TTL_MAX_SECONDS, 3_600),
+        serial_base: section.number("serial_base", 0..=u32::MAX, 1),
+        minimum_ttl: section.number("minimum_ttl", 0..=TTL_MAX_SECONDS, 0),
+    };
+    if !(2..=8).contains(&dns.nameservers.len()) {
+        section.fault("nameservers", "must be 2 to 8 names");
+    }
+    if BTreeSet::from_iter(&dns.nameservers).len() != dns.nameservers.len() {
+        section.fault("nameservers", "names one server twice");
+    }
+    if dns.expire <= dns.refresh + dns.retry {
+        section.fault("expire", "must be greater than refresh and retry together");
+    }
+    dns
+}
+
+fn deploy(section: &mut Section<'_>) -> Deploy {
+    Deploy {
+        poll: Duration::from_millis(section.number("poll_milliseconds", 10..=60_000, 500).into()),
+        batch_domains: section.number("batch_domains", 1..=1_000, 200),
+        drift_check: section.seconds("drift_check_seconds", 1..=86_400, 60),
+    }
+}
+
+fn limits(section: &mut Section<'_>) -> Limits {
+    Limits {
+        domains_per_tenant: section.number("domains_per_tenant", 1..=1_000_000, 1_000),
+        records_per_domain: section.number("records_per_domain", 1..=1_000_000, 100_000),
+        streams_per_token: section.number("streams_per_token", 1..=100_000, 50),
+        streams_per_tenant: section.number("streams_per_tenant", 1..=100_000, 500),
+        mutations_per_minute: section.number("mutations_per_minute", 1..=100_000_000, 1_200),
+        reads_per_minute: section.number("reads_per_minute", 1..=100_000_000, 6_000),
+    }
+}
+
+fn client(section: &mut Section<'_>, base: &Path) -> Client {
+    Client { url: section.parsed("url"), token_file: section.path("token_file", base) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Errors as RFC 9457 problem details: the only error → status table.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use headwater_events::reject::{Fault, Reject};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use crate::command::SubmitError;
+use crate::store::read::ReadError;
+
+/// How long a client that met a full queue should stay away.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+/// How long a client that met an absent dependency should stay away.
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(2);
+
+/// An answer that is an error.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    errors: Vec<Fault>,
+    retry_after: Option<Duration>,
+    extra: Vec<(&'static str, Value)>,
+}
+
+impl Problem {
+    /// A problem with a stable code and a detail for people.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), errors: Vec::new(), retry_after: None, extra: Vec::new() }
+    }
+
+    /// 404: it does not exist, or the caller may not know of it.
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("{what} does not exist"))
+    }
+
+    /// 400: the request cannot be read.
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed", detail)
+    }
+
+    /// 422 with every fault. When all faults share a code, that code is the problem's.
+    pub fn invalid(faults: Vec<Fault>) -> Self {
+        let code = match faults.split_first() {
+            Some((first, rest)) if rest.iter().all(|fault| fault.code == first.code) => first.code,
+            _ => "invalid",
+        };
+        let detail = match faults.as_slice() {
+            [one] => one.detail.clone(),
+            many => format!("{} faults in the input", many.len()),
+        };
+        Self { errors: faults, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail) }
+    }
+
+    /// 503 that names the dependency.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).retry_after(UNAVAILABLE_RETRY)
+    }
+
+    /// Tells the client when to come again.
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// Adds a member of the problem's own.
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.extra.push((name, value.into()));
+        self
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl From<Reject> for Problem {
+    fn from(reject: Reject) -> Self {
+        let detail = reject.to_string();
+        match reject {
+            Reject::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            Reject::Forbidden(_) => Self::new(StatusCode::FORBIDDEN, "forbidden", detail),
+            Reject::NameTaken(_) => Self::new(StatusCode::CONFLICT, "name_taken", detail),
+            Reject::RevisionMismatch { current } => {
+                let current = current.map(|revision| json!(revision)).unwrap_or(Value::Null);
+                Self::new(StatusCode::PRECONDITION_FAILED, "revision_mismatch", detail)
+                    .with("current", current)
+            }
+            Reject::Guarded { guards, .. } => {
+                let names: Vec<&str> = guards.iter().map(|guard| guard.name()).collect();
+                Self::new(StatusCode::CONFLICT, "guarded", detail).with("guards", json!(names))
+            }
+            Reject::Conflict { code, .. } => Self::new(StatusCode::CONFLICT, code, detail),
+            Reject::Invalid(faults) => Self::invalid(faults),
+        }
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
+        let detail = error.to_string();
+        match error {
+            SubmitError::Rejected(reject) => reject.into(),
+            SubmitError::IdempotencyConflict => {
+                Self::new(StatusCode::CONFLICT, "idempotency_conflict", detail)
+            }
+            SubmitError::IdempotencyInProgress => {
+                Self::new(StatusCode::CONFLICT, "idempotency_in_progress", detail).retry_after(BUSY_RETRY)
+            }
+            SubmitError::Busy => Self::unavailable(detail).retry_after(BUSY_RETRY),
+            SubmitError::Unavailable(_) => Self::unavailable(detail),
+        }
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        tracing::error!(%error, "the control database did not answer");
+        Self::unavailable("the control database does not answer: try again")
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        tracing::error!(%error, "the log could not be read");
+        Self::unavailable("the log cannot be read now: try again")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = json!({
+            "type": format!("https://headwater.invalid/problems/{}", self.code),
+            "title": self.code.replace('_', " "),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+        });
+        if !self.errors.is_empty() {
+            let row = |f: &Fault| json!({"pointer": f.pointer, "code": f.code, "detail": f.detail});
+            body["errors"] = self.errors.iter().map(row).collect();
+        }
+        for (name, value) in self.extra {
+            body[name] = value;
+        }
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,1 @@
+//! Operations: durable receipts of accepted work, and how they end.

@@ -1,0 +1,1 @@
+//! Projections as operators see them: list, rebuild, verify.
