@@ -93,6 +93,10 @@ pub(super) const TOKEN_ACTIVE: &str =
 pub(super) const CLUSTERS: &str =
     "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false) from desired.clusters";
 
+/// $1 cluster.
+pub(super) const CLUSTER: &str =
+    "select database_url_file, dns, front, nameservers from desired.clusters where id = $1";
+
 /// $1 scope, $2 id.
 pub(super) const PAUSED: &str = "select exists (select from desired.pauses where scope = $1 and id = $2)";
 
@@ -168,6 +172,7 @@ pub const ALL: &[&str] = &[
     MEMBER,
     TOKEN_ACTIVE,
     CLUSTERS,
+    CLUSTER,
     PAUSED,
     SCOPE_EXISTS,
     IDENTITY,
