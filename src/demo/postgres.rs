@@ -76,8 +76,7 @@ impl Postgres {
         let readiness = Readiness::Postmaster(dir.join("data/postmaster.pid"));
         let mut server = Self { lease, dir, password, service: Service::new(spec, readiness) };
         server.service.start().await?;
-        server.as_superuser(sql::owner_role(&server.password)).await?;
-        server.as_superuser(sql::database(database)).await?;
+        server.as_superuser(sql::owner_and_database(&server.password, database)).await?;
         Ok(server)
     }
 

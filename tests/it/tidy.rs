@@ -222,8 +222,10 @@ fn sql_stands_in_its_own_files() {
         for (index, (is_code, line)) in lines.iter().enumerate() {
             let is_comment = line.trim_start().starts_with("//");
             let begins = |literal: &str| STATEMENTS.iter().any(|statement| literal.starts_with(statement));
-            // Every second piece between quotes is inside them, or the other way round after an escape: try both.
-            if *is_code && !is_comment && line.split('"').skip(1).any(|piece| begins(piece.trim_start())) {
+            // A literal over several lines has its statement at the start of a line, any other one after a quote.
+            let is_statement =
+                begins(line.trim_start()) || line.split('"').skip(1).any(|piece| begins(piece.trim_start()));
+            if *is_code && !is_comment && is_statement {
                 found.push(format!("{}:{}: {}", path.display(), index + 1, line.trim()));
             }
         }
