@@ -235,7 +235,8 @@ fn configure(dir: &Path, port: Port) -> Result<()> {
 
 /// Runs a short-lived program to its end, its error output in the error.
 pub(super) async fn run(mut command: std::process::Command, input: Option<Secret>) -> Result<()> {
-    let program = format!("{command:?}");
+    let words = command.get_args().skip_while(|word| *word != "--").skip(1);
+    let program = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let output = tokio::task::spawn_blocking(move || -> std::io::Result<std::process::Output> {
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
