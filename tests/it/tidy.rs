@@ -80,8 +80,9 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let kind = entry.file_type().unwrap();
-        let is_made =
-            name.starts_with("target") || (name.starts_with('.') && name != ".ci") || name == "node_modules";
+        let is_made = (dir == root() && name.starts_with("target"))
+            || (name.starts_with('.') && name != ".ci")
+            || name == "node_modules";
         if kind.is_dir() && !is_made {
             walk(&entry.path(), files);
         } else if kind.is_file() && name != "Cargo.lock" && name != ".git" && name != "LICENSE" {
