@@ -243,7 +243,11 @@ impl AdminCommand {
     }
 }
 
-fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> {
+/// Whether the caller may ask for this at all.
+///
+/// # Errors
+/// Why not.
+pub fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> {
     if let AdminCommand::RevokeToken { possessed: true, .. } = command {
         return Ok(());
     }
