@@ -12,7 +12,11 @@ use crate::event::{
 use crate::ids::{DomainId, OperationId, Revision, TenantId};
 use crate::reject::{Fault, Reject};
 
-fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> {
+/// Whether the caller may ask for this at all.
+///
+/// # Errors
+/// Why not.
+pub fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> {
     if let AdminCommand::RevokeToken { possessed: true, .. } = command {
         return Ok(());
     }

@@ -6,7 +6,7 @@ mod cluster;
 mod decide;
 mod platform;
 
-pub use decide::decide;
+pub use decide::{decide, permitted};
 
 use crate::actor::Resource;
 use crate::dns::DomainName;

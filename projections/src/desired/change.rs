@@ -226,8 +226,8 @@ fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>)
         other => {
             if let (Some(id), Some((state, fact))) = (domain, outcome(other)) {
                 changes.others.push(json!({
-                    "do": "outcome", "id": id, "cluster": cluster, "state": state, "active": fact.active,
-                    "generation": fact.generation, "checksum": fact.checksum, "serial": fact.serial,
+                    "do": "outcome", "id": id, "cluster": cluster, "state": state,
+                    "revision": fact.revision, "active": fact.active, "generation": fact.generation, "checksum": fact.checksum, "serial": fact.serial,
                     "error": fact.error, "verified_at": fact.stages.verified,
                 }));
             }
@@ -270,9 +270,13 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             "expires_at": token.expires_at, "at": e.at,
         }),
         Event::TokenRevoked(token) => json!({"do": "token_revoke", "id": token.token, "at": e.at}),
-        Event::PlatformInitialized(platform) => json!({"do": "platform", "tenant": platform.tenant}),
+        Event::PlatformInitialized(platform) => {
+            json!({"do": "platform", "tenant": platform.tenant, "revision": e.revision})
+        }
         Event::DnsIdentityChanged(change) => {
-            json!({"do": "identity", "identity": change.after, "generation": change.generation})
+            json!({
+                "do": "identity", "identity": change.after, "generation": change.generation, "revision": e.revision,
+            })
         }
         Event::DeploymentsPaused(pause) => {
             let (scope, of) = pause_key(&pause.scope);
