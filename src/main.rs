@@ -20,8 +20,12 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
+async fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
         Command::Demo(args) => run(args).await,
-    }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("headwater: {error:#}");
+        ExitCode::FAILURE
+    })
 }
