@@ -1,1 +1,3 @@
 //! The command line: one noun and verb per action.
+
+pub mod sse;
