@@ -2,3 +2,4 @@
 //! rows) beside its SQL; all of it can be dropped and rebuilt from the events.
 
 pub mod desired;
+pub mod powerdns;
