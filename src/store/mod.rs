@@ -9,7 +9,7 @@ pub mod head;
 mod load;
 pub mod pool;
 pub mod read;
-mod row;
+pub(crate) mod row;
 mod sql;
 mod watchdog;
 
