@@ -10,3 +10,21 @@ pub mod stall;
 pub mod stream;
 
 pub use problem::Problem;
+
+pub mod router;
+
+mod domains;
+mod health;
+mod rrsets;
+
+pub mod answer;
+pub mod body;
+pub mod conditional;
+pub mod dto;
+pub mod envelope;
+pub mod mutation;
+pub mod openapi;
+pub mod page;
+pub mod path;
+pub mod query;
+pub mod rate;

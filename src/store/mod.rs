@@ -10,7 +10,7 @@ mod load;
 pub mod pool;
 pub mod raw;
 pub mod read;
-mod row;
+pub(crate) mod row;
 mod sql;
 pub mod verify;
 mod watchdog;
