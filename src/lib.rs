@@ -9,6 +9,7 @@ pub mod command;
 pub mod store;
 
 pub mod deploy;
+pub mod history;
 pub mod operation;
 pub mod rebuild;
 
@@ -16,3 +17,4 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod secret;
+pub mod statements;

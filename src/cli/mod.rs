@@ -1,1 +1,4 @@
 //! The command line: one noun and verb per action.
+
+pub mod client;
+pub mod sse;

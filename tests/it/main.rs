@@ -4,6 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod demo;
+mod log;
+mod log_crash;
+mod log_faults;
+mod log_rebuild;
+mod log_stall;
 mod parts;
 mod support;
 mod tidy;
