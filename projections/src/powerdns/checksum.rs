@@ -33,6 +33,11 @@ impl SetHash {
         sum
     }
 
+    /// Of one row alone: a fingerprint, by which rows are compared without being kept.
+    pub fn of_row(row: &Row) -> Self {
+        digest(&[row])
+    }
+
     /// Takes RRsets in.
     pub fn add(&mut self, other: Self) {
         let mut carry = false;
