@@ -13,6 +13,11 @@ use serde_json::Value;
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
+/// Events that may be left for the time in which nobody can append.
+const LAG_MAX_EVENTS: i64 = 20;
+/// How often less than a page is taken in to come that close.
+const CHASE_MAX_TIMES: i32 = 50;
+
 /// The copy.
 pub(super) struct Shadow {
     pub(super) schema: &'static str,
@@ -49,12 +54,16 @@ impl Shadow {
         Ok(Self { schema, connection, position: Position::ZERO, reader, write: sql::write(schema), indexes })
     }
 
-    /// Takes in what the log holds, until less than a page is left.
+    /// Takes in what the log holds, until hardly anything is left. Writers that
+    /// are as fast as this are not chased for ever: what is left then is a page.
     pub(super) async fn catch_up(&mut self, watch: Watch<'_>) -> Result<(), RebuildError> {
+        let mut close = 0;
         loop {
             let total = self.reader.meta().await?.head.get();
             watch(Progress { phase: Phase::Fold, done: self.position.get(), total });
-            if total - self.position.get() < PAGE_MAX_EVENTS {
+            let lag = total - self.position.get();
+            close += i32::from(lag < PAGE_MAX_EVENTS);
+            if lag <= LAG_MAX_EVENTS || close > CHASE_MAX_TIMES {
                 return Ok(());
             }
             let page = self.reader.page(self.position, PAGE_MAX_EVENTS).await?;

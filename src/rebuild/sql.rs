@@ -18,7 +18,7 @@ pub(super) const STANDINGS: &str = "select n.name, coalesce(c.version, 1), \
           else coalesce(c.state, 'live') end, c.last_error \
      from unnest($1::text[]) with ordinality as n(name, place) \
      cross join (select coalesce(max(position), 0) as head from events) h \
-     left join projection_cursors c on c.name = n.name order by n.place, c.version";
+     left join projection_cursors c on c.name = n.name order by n.place";
 
 /// One rebuild or verification at a time, until the connection ends.
 pub(super) const CLAIM: &str = "select pg_try_advisory_lock(7002)";
@@ -42,8 +42,8 @@ pub(super) const DOMAIN: &str = "select holder from claims where ns = 1 and name
 
 /// $1 version, $2 position, $3 state, $4 what went wrong.
 pub(super) const RECORD: &str = "insert into projection_cursors as c (name, version, position, state, last_error) \
-     values ('desired', $1, $2, $3, $4) on conflict (name, version) do update \
-     set position = excluded.position, state = excluded.state, last_error = excluded.last_error, updated_at = now()";
+     values ('desired', $1, $2, $3, $4) on conflict (name) do update \
+     set version = excluded.version, position = excluded.position, state = excluded.state, last_error = excluded.last_error, updated_at = now()";
 
 /// Every statement with a fixed text.
 pub(super) const ALL: &[&str] = &[STANDINGS, CLAIM, CLOSE_GATE, HEAD, DOMAIN, RECORD];

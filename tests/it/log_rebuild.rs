@@ -302,7 +302,7 @@ async fn the_altered_row_is_named() {
     }
     alter(format!("create table kept as select * from events where position = {put}; delete from events where position = {put}")).await;
     let found = faults().await;
-    assert_eq!(found[0], (put, FaultKind::RowMissing), "{found:?}");
+    assert!(found.contains(&(put, FaultKind::RowMissing)), "{found:?}");
     alter("insert into events select * from kept; drop table kept".into()).await;
     alter(format!("delete from events where position = {head}")).await;
     assert!(matches!(faults().await.as_slice(), [(_, FaultKind::EndDiffers)]), "{:?}", faults().await);

@@ -102,7 +102,7 @@ async fn pass(
         client.read_exact(&mut body).await.ok()?;
         let mode = shared.mode.load(Ordering::SeqCst);
         // A call of the append is told by its size: its Bind carries dozens of arrays.
-        is_append = if kind == b'B' { body.len() > 1_000 } else { is_append };
+        is_append = if kind == b'B' { body.len() > 1_000 } else { is_append && kind != b'P' };
         if kind == b'E' && is_append {
             shared.executed.fetch_add(1, Ordering::SeqCst);
         }
