@@ -3,7 +3,10 @@
 // A test and its helpers may fail loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
 mod demo;
+mod operations;
 mod parts;
+mod stream;
 mod support;
 mod tidy;

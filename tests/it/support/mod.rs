@@ -6,6 +6,8 @@
 mod database;
 mod dns;
 mod run;
+pub mod sse;
+pub mod world;
 
 pub use database::TestDb;
 pub use dns::DnsStack;
