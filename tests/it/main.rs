@@ -3,6 +3,7 @@
 // A test and its helpers may fail loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
 mod demo;
 mod http_walk;
 mod log;
@@ -10,6 +11,8 @@ mod log_crash;
 mod log_faults;
 mod log_rebuild;
 mod log_stall;
+mod operations;
 mod parts;
+mod stream;
 mod support;
 mod tidy;

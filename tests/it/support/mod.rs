@@ -9,6 +9,8 @@ mod dns;
 pub mod log;
 pub mod proxy;
 mod run;
+pub mod sse;
+pub mod world;
 
 pub use api::{Answer, TestApi};
 pub use database::TestDb;
