@@ -16,3 +16,4 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod secret;
+pub mod statements;

@@ -26,10 +26,14 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
+async fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {
+    let outcome = match cli.command {
         Command::Demo(args) => run(args).await,
         Command::Client(command) => client::run(command, &cli.global, Cli::command).await,
-    }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("headwater: {error:#}");
+        ExitCode::FAILURE
+    })
 }

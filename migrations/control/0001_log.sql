@@ -4,8 +4,9 @@
 -- "position > cursor" can skip nothing.
 --
 -- Advisory locks: 7000 the gate (shared: append; exclusive: switch of a rebuilt
--- projection), 7001 the tail of the log, 7003 one stream (session level, taken
--- while its state is read, so that two replicas do not decide on it at once).
+-- projection), 7001 the tail of the log, 7002 a rebuild (one at a time), 7003 one
+-- stream (session level, taken while its state is read, so that two replicas do
+-- not decide on it at once), 7004 one batch (until whoever sent it first is done).
 
 create table log_meta (
     one        boolean primary key default true check (one),

@@ -37,6 +37,9 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'append_batch needs READ COMMITTED';
     end if;
+    -- The same batch may still be on its way in a connection that its caller has
+    -- given up: it ends first, then its row below tells what became of it.
+    perform pg_advisory_xact_lock(7004, hashtext(_batch::text));
     perform pg_advisory_xact_lock_shared(7000);
 
     -- A batch whose answer was lost is answered, not repeated.
@@ -103,34 +106,8 @@ begin
         select * from unnest(_n_digest, _n_salt, _n_ip, _n_agent) order by 1 on conflict do nothing;
     end if;
 
-    if _changes is not null then
-        call desired_apply(_changes);
-    end if;
-
-    if cardinality(_r_domain) > 0 then
-        delete from desired.rrsets t
-         using unnest(_r_domain, _r_key, _r_type, _r_records) as r(domain_id, owner_key, type, records)
-         where r.records is null and t.domain_id = r.domain_id and t.owner_key = r.owner_key and t.type = r.type;
-        insert into desired.rrsets as t (domain_id, owner_key, type, owner, ttl, records, comment, changed)
-        select r.domain_id, r.owner_key, r.type, r.owner, r.ttl, string_to_array(r.records, e'\n'), r.comment, r.changed
-          from unnest(_r_domain, _r_key, _r_type, _r_owner, _r_ttl, _r_records, _r_comment, _r_changed)
-               as r(domain_id, owner_key, type, owner, ttl, records, comment, changed)
-         where r.records is not null
-            on conflict (domain_id, owner_key, type) do update
-               set ttl = excluded.ttl, records = excluded.records, comment = excluded.comment, changed = excluded.changed;
-    end if;
-
-    if cardinality(_d_id) > 0 then
-        update desired.domains t
-           set revision = d.revision, updated_at = d.at, rrsets = t.rrsets + d.rrsets, records = t.records + d.records
-          from unnest(_d_id, _d_revision, _d_at, _d_rrsets, _d_records) as d(id, revision, at, rrsets, records)
-         where t.id = d.id;
-        update desired.deployments t
-           set desired_revision = d.revision, desired_at = d.at, next_attempt_at = '-infinity', attempts = 0,
-               state = case when t.state in ('ahead', 'activating') then t.state else 'pending' end
-          from unnest(_d_id, _d_revision, _d_at) as d(id, revision, at)
-         where t.domain_id = d.id;
-    end if;
+    call desired_write(_r_domain, _r_key, _r_type, _r_owner, _r_ttl, _r_records, _r_comment, _r_changed,
+                       _d_id, _d_revision, _d_at, _d_rrsets, _d_records, _changes);
 
     if cardinality(_o_id) > 0 then
         insert into operations.operations (id, kind, lane, domain_id, domain, tenant_id, revision, actor_id, created_at)
@@ -162,6 +139,60 @@ begin
     _result := jsonb_build_object('outcome', 'committed', 'first', _head + 1);
     commit;
     perform pg_advisory_unlock_all();
+end $$;
+
+-- Everything below is also read by the rebuild, which puts another schema in the place of desired.
+
+-- Writes what a run of events changes in desired. The result is the same however
+-- the log is cut into runs: what makes and ends rows goes first, then the new
+-- revisions, then what was seen on the targets, which is judged by them.
+create procedure desired_write(
+    _r_domain uuid[], _r_key text[], _r_type integer[], _r_owner text[], _r_ttl bigint[],
+    _r_records text[], _r_comment text[], _r_changed bigint[],
+    _d_id uuid[], _d_revision bigint[], _d_at timestamptz[], _d_rrsets bigint[], _d_records bigint[],
+    _changes jsonb
+) language plpgsql as $$
+declare
+    _outcomes jsonb;
+begin
+    _outcomes := coalesce(jsonb_path_query_array(_changes, '$[*] ? (@.do == "outcome")'), '[]');
+    -- Rows that several streams write are locked in the order of their keys, so that two batches cannot deadlock.
+    perform 1 from desired.deployments
+      where domain_id = any(_d_id || array(select (c->>'id')::uuid from jsonb_array_elements(_outcomes) c))
+      order by domain_id, cluster_id for update;
+    if _changes is not null then
+        perform 1 from desired.tenants
+          where id in (select (c->>'tenant')::uuid from jsonb_array_elements(_changes) c)
+          order by id for update;
+        call desired_apply(jsonb_path_query_array(_changes, '$[*] ? (@.do != "outcome")'));
+    end if;
+
+    if cardinality(_r_domain) > 0 then
+        delete from desired.rrsets t
+         using unnest(_r_domain, _r_key, _r_type, _r_records) as r(domain_id, owner_key, type, records)
+         where r.records is null and t.domain_id = r.domain_id and t.owner_key = r.owner_key and t.type = r.type;
+        insert into desired.rrsets as t (domain_id, owner_key, type, owner, ttl, records, comment, changed)
+        select r.domain_id, r.owner_key, r.type, r.owner, r.ttl, string_to_array(r.records, e'\n'), r.comment, r.changed
+          from unnest(_r_domain, _r_key, _r_type, _r_owner, _r_ttl, _r_records, _r_comment, _r_changed)
+               as r(domain_id, owner_key, type, owner, ttl, records, comment, changed)
+         where r.records is not null
+            on conflict (domain_id, owner_key, type) do update
+               set ttl = excluded.ttl, records = excluded.records, comment = excluded.comment, changed = excluded.changed;
+    end if;
+
+    if cardinality(_d_id) > 0 then
+        update desired.domains t
+           set revision = d.revision, updated_at = d.at, rrsets = t.rrsets + d.rrsets, records = t.records + d.records
+          from unnest(_d_id, _d_revision, _d_at, _d_rrsets, _d_records) as d(id, revision, at, rrsets, records)
+         where t.id = d.id;
+        update desired.deployments t
+           set desired_revision = d.revision, desired_at = greatest(t.desired_at, d.at), next_attempt_at = '-infinity',
+               attempts = 0, state = case when t.state in ('ahead', 'activating') then t.state else 'pending' end
+          from unnest(_d_id, _d_revision, _d_at) as d(id, revision, at)
+         where t.domain_id = d.id;
+    end if;
+
+    call desired_apply(_outcomes);
 end $$;
 
 -- Applies the rarer changes of desired, in order. Each is {"do": name, …}.
@@ -205,9 +236,10 @@ begin
                    set wanted = true, desired_revision = excluded.desired_revision, desired_at = excluded.desired_at;
         when 'outcome' then
             update desired.deployments
-               -- Verified is current only if nothing newer was asked for meanwhile.
-               set state = case when _c->>'state' = 'current' and desired_revision <> (_c->>'active')::bigint
-                                then 'pending' else _c->>'state' end,
+               -- What is said of an older revision than the one asked for by now leaves it pending.
+               set state = case when _c->>'state' in ('ahead', 'activating')
+                                  or desired_revision = (_c->>'revision')::bigint
+                                then _c->>'state' else 'pending' end,
                    active_revision = coalesce((_c->>'active')::bigint, active_revision),
                    active_generation = coalesce((_c->>'generation')::bigint, active_generation),
                    checksum = coalesce(decode(_c->>'checksum', 'hex'), checksum),
@@ -243,14 +275,23 @@ begin
                    (cluster_id, domain_id, wanted, desired_revision, desired_generation, desired_at)
             select (_c->>'id')::uuid, d.id, true, d.revision, p.generation, (_c->>'at')::timestamptz
               from desired.domains d, desired.platform p where d.status = 'active';
+        when 'cluster_update' then
+            update desired.clusters
+               set database_url_file = _c->>'database_url_file', dns = _c->>'dns', front = _c->>'front',
+                   nameservers = array(select jsonb_array_elements_text(_c->'nameservers')),
+                   revision = (_c->>'revision')::bigint
+             where id = (_c->>'id')::uuid;
         when 'cluster_enabled' then
             update desired.clusters
                set enabled = (_c->>'enabled')::boolean, revision = (_c->>'revision')::bigint
              where id = (_c->>'id')::uuid;
         when 'platform' then
-            update desired.platform set tenant_id = (_c->>'tenant')::uuid;
+            update desired.platform
+               set tenant_id = (_c->>'tenant')::uuid, revision = (_c->>'revision')::bigint;
         when 'identity' then
-            update desired.platform set identity = _c->'identity', generation = (_c->>'generation')::bigint;
+            update desired.platform
+               set identity = _c->'identity', generation = (_c->>'generation')::bigint,
+                   revision = (_c->>'revision')::bigint;
             update desired.deployments
                set desired_generation = (_c->>'generation')::bigint, next_attempt_at = '-infinity' where wanted;
         when 'pause' then

@@ -1,1 +1,147 @@
-//! Projections as operators see them: list, rebuild, verify.
+//! Projections as a whole: which there are and how far each is, building one
+//! anew beside the live one, and comparing the live one with the log. What the
+//! log says is right; a difference is never explained away.
+
+pub mod desired;
+mod shadow;
+mod sql;
+
+use crate::store::read::ReadError;
+use headwater_events::codec::DecodeError;
+use headwater_events::ids::Position;
+use serde::Serialize;
+use sqlx::Row;
+use sqlx::postgres::PgPool;
+
+/// The statements of this folder, for the test that prepares them.
+pub const STATEMENTS: &[&str] = sql::ALL;
+
+/// Every projection there is.
+pub const PROJECTIONS: [&str; 4] = ["desired", "powerdns", "operations", "audit"];
+
+/// How a rebuild or a verification comes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// How much of it is done.
+    pub done: i64,
+    /// How much there is, as far as it is known.
+    pub total: i64,
+}
+
+/// The steps of a rebuild, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Empty tables are made beside the live ones.
+    Prepare,
+    /// The log is read; counted in events.
+    Fold,
+    /// Indexes are made.
+    Index,
+    /// The new one takes the place of the old one.
+    Switch,
+    /// What is left of the old one is removed.
+    Clean,
+    /// Live and fresh rows are compared; counted in tables.
+    Compare,
+}
+
+/// Told of every step.
+pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
+
+/// One row that is not what the log says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The table.
+    pub table: String,
+    /// The row's key, as a JSON array.
+    pub key: serde_json::Value,
+    /// What stands there; null when the row is missing.
+    pub live: serde_json::Value,
+    /// What the log says; null when the row should not be there.
+    pub expected: serde_json::Value,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { table, key, live, expected } = self;
+        write!(f, "{table} {key}: ")?;
+        match (live.as_object(), expected.as_object()) {
+            (None, _) => write!(f, "missing, the log says {expected}"),
+            (_, None) => write!(f, "extra, {live}"),
+            (Some(live), Some(expected)) => {
+                let differs = expected.iter().filter(|(name, value)| live.get(*name) != Some(*value));
+                for (n, (name, value)) in differs.enumerate() {
+                    let comma = if n > 0 { ", " } else { "" };
+                    let found = live.get(name).unwrap_or(&serde_json::Value::Null);
+                    write!(f, "{comma}{name} is {found}, the log says {value}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where a projection stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// Its name.
+    pub name: String,
+    /// The version of its shape.
+    pub version: i32,
+    /// The last position it has taken in.
+    pub position: Position,
+    /// How many events it is behind.
+    pub lag: i64,
+    /// `live`, or what keeps it from being so.
+    pub state: String,
+    /// The last thing that went wrong.
+    pub last_error: Option<String>,
+}
+
+/// Why a rebuild or a verification did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    /// The database did not answer or refused.
+    #[error("the control database refused: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The log could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// An event cannot be read: it is never skipped.
+    #[error("the event at position {position} cannot be taken in: {source}")]
+    Poison {
+        /// Where it stands.
+        position: Position,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// Another one is at work.
+    #[error("another rebuild or verification is running on this database: wait until it has ended")]
+    Busy,
+    /// There is no such domain.
+    #[error("there is no domain {0}")]
+    NoDomain(String),
+}
+
+/// Where every projection stands.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn list(pool: &PgPool) -> Result<Vec<Standing>, RebuildError> {
+    let rows = sqlx::query(sql::STANDINGS).bind(PROJECTIONS.as_slice()).fetch_all(pool).await?;
+    let mut standings = Vec::with_capacity(rows.len());
+    for row in rows {
+        standings.push(Standing {
+            name: row.try_get(0)?,
+            version: row.try_get(1)?,
+            position: Position::new(row.try_get(2)?),
+            lag: row.try_get(3)?,
+            state: row.try_get(4)?,
+            last_error: row.try_get(5)?,
+        });
+    }
+    Ok(standings)
+}

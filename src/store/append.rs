@@ -5,9 +5,10 @@ use super::batch::{Batch, sql_time};
 use super::sql;
 use headwater_events::envelope::Sealed;
 use headwater_events::ids::Position;
+use headwater_projections::desired::Changes;
 use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgConnection};
-use sqlx::query::QueryScalar;
+use sqlx::query::{Query, QueryScalar};
 use sqlx::types::Json;
 use sqlx::{Encode, Postgres, Type};
 
@@ -33,11 +34,30 @@ pub(super) enum Appended {
 
 type Call<'q> = QueryScalar<'q, Postgres, Json<Value>, PgArguments>;
 
-fn column<'q, S, T>(call: Call<'q>, rows: &[S], value: impl Fn(&S) -> T) -> Call<'q>
+/// A statement that takes arguments in order.
+pub(crate) trait Bind<'q>: Sized {
+    /// Gives the next argument.
+    fn give<T: 'q + Encode<'q, Postgres> + Type<Postgres>>(self, value: T) -> Self;
+}
+
+impl<'q> Bind<'q> for Call<'q> {
+    fn give<T: 'q + Encode<'q, Postgres> + Type<Postgres>>(self, value: T) -> Self {
+        self.bind(value)
+    }
+}
+
+impl<'q> Bind<'q> for Query<'q, Postgres, PgArguments> {
+    fn give<T: 'q + Encode<'q, Postgres> + Type<Postgres>>(self, value: T) -> Self {
+        self.bind(value)
+    }
+}
+
+fn column<'q, B, S, T>(call: B, rows: &[S], value: impl Fn(&S) -> T) -> B
 where
+    B: Bind<'q>,
     Vec<T>: 'q + Encode<'q, Postgres> + Type<Postgres>,
 {
-    call.bind(rows.iter().map(value).collect::<Vec<T>>())
+    call.give(rows.iter().map(value).collect::<Vec<T>>())
 }
 
 /// Appends a batch.
@@ -78,8 +98,9 @@ fn bind_heads<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
     column(call, &clients, |client| client.agent.clone())
 }
 
-fn bind_rows<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
-    let rrsets: Vec<_> = batch.changes.rrsets.iter().collect();
+/// The arguments of `desired_write`; `others` are its changes that have no arrays of their own.
+pub(crate) fn bind_changes<'q, B: Bind<'q>>(call: B, changes: &Changes, others: Option<Value>) -> B {
+    let rrsets: Vec<_> = changes.rrsets.iter().collect();
     let call = column(call, &rrsets, |(row, _)| row.domain.as_uuid());
     let call = column(call, &rrsets, |(row, _)| row.key.as_str().to_owned());
     let call = column(call, &rrsets, |(row, _)| i32::from(row.rrtype.code()));
@@ -88,13 +109,17 @@ fn bind_rows<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
     let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.records.join("\n")));
     let call = column(call, &rrsets, |(_, put)| put.as_ref().and_then(|p| p.comment.clone()));
     let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.changed.get()));
-    let domains: Vec<_> = batch.changes.domains.iter().collect();
+    let domains: Vec<_> = changes.domains.iter().collect();
     let call = column(call, &domains, |(id, _)| id.as_uuid());
     let call = column(call, &domains, |(_, touch)| touch.revision.get());
     let call = column(call, &domains, |(_, touch)| sql_time(touch.at));
     let call = column(call, &domains, |(_, touch)| touch.rrsets);
     let call = column(call, &domains, |(_, touch)| touch.records);
-    let call = call.bind(batch.other_changes().map(Json));
+    call.give(others.map(Json))
+}
+
+fn bind_rows<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
+    let call = bind_changes(call, &batch.changes, batch.other_changes());
     let operations: Vec<_> = batch.changes.operations.values().collect();
     let call = column(call, &operations, |row| row.id.as_uuid());
     let call = column(call, &operations, |row| row.kind);

@@ -110,20 +110,35 @@ impl<'a> Decider<'a> {
         if stored != &key.request {
             return Some(Err(SubmitError::IdempotencyConflict));
         }
-        if let Command::Domain { name, .. } = &request.command {
-            let visible = self.loaded.domains.get(name).is_some_and(|view| {
-                let resource = Resource::Domain(view.state.id, view.state.tenant);
-                actor::decide(&request.caller, Verb::Write, resource).is_granted()
-            });
-            if !visible {
-                return Some(Err(Reject::NotFound(format!("domain {name}")).into()));
-            }
+        if let Err(reject) = self.may_still(request) {
+            return Some(Err(reject.into()));
         }
         let read = serde_json::from_value::<Outcome>(outcome.clone());
         Some(match read {
             Ok(outcome) => Ok(Outcome { replayed: true, ..outcome }),
             Err(error) => Err(SubmitError::Unavailable(format!("the stored answer cannot be read: {error}"))),
         })
+    }
+
+    /// Whether the caller would still be allowed to ask for this.
+    fn may_still(&self, request: &Request) -> Result<(), Reject> {
+        let writes =
+            |domain, tenant| actor::decide(&request.caller, Verb::Write, Resource::Domain(domain, tenant));
+        match &request.command {
+            Command::Domain { name, .. } => {
+                let view = self.loaded.domains.get(name).map(|view| &view.state);
+                if !view.is_some_and(|state| writes(state.id, state.tenant).is_granted()) {
+                    return Err(Reject::NotFound(format!("domain {name}")));
+                }
+            }
+            Command::CreateDomain(create) => {
+                if !writes(create.id, create.tenant).is_granted() {
+                    return Err(Reject::NotFound(format!("domain {}", create.name)));
+                }
+            }
+            Command::Admin { command, .. } => admin::permitted(&request.caller, command)?,
+        }
+        Ok(())
     }
 
     fn outcome(

@@ -1,7 +1,7 @@
 //! The log: the single write path's end (group commit, [`committer`]), and every
 //! way to read it. Only this folder writes events, and only through one CALL.
 
-mod append;
+pub(crate) mod append;
 mod batch;
 pub mod committer;
 mod decide;
@@ -11,7 +11,11 @@ pub mod pool;
 pub mod read;
 mod row;
 mod sql;
+pub mod verify;
 mod watchdog;
 
 pub use append::AppendError;
 pub use committer::{Committer, CommitterHandle};
+
+/// The statements of this folder, for the test that prepares them.
+pub const STATEMENTS: &[&str] = sql::ALL;

@@ -93,6 +93,10 @@ pub(super) const TOKEN_ACTIVE: &str =
 pub(super) const CLUSTERS: &str =
     "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false) from desired.clusters";
 
+/// $1 cluster.
+pub(super) const CLUSTER: &str =
+    "select database_url_file, dns, front, nameservers from desired.clusters where id = $1";
+
 /// $1 scope, $2 id.
 pub(super) const PAUSED: &str = "select exists (select from desired.pauses where scope = $1 and id = $2)";
 
@@ -139,6 +143,23 @@ pub(super) const TENANT_PAGE: &str = concat!(
     " from events where tenant_id = $1 and position > $2 order by position limit $3"
 );
 
+/// $1 stream, $2 revision, $3 number, after which it goes on; $4 up to which position; $5 how many.
+pub(super) const CHAIN_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where (stream_id, revision, seq) > ($1, $2, $3) and position <= $4 \
+     order by stream_id, revision, seq limit $5"
+);
+
+/// $1 stream after which it goes on, $2 how many: the end that each stream has by its own row and by its last event.
+pub(super) const CHAIN_ENDS: &str = "select s.id, s.revision, s.last_hash, e.position, e.revision, e.hash \
+     from streams s left join lateral (select position, revision, hash from events where stream_id = s.id \
+     order by revision desc, seq desc limit 1) e on true where s.id > $1 order by s.id limit $2";
+
+/// $1 after, $2 up to, $3 how many.
+pub(super) const POSITIONS: &str =
+    "select position from events where position > $1 and position <= $2 order by position limit $3";
+
 /// $1 digests.
 pub(super) const CLIENTS: &str = "select digest, ip, agent from clients where digest = any($1)";
 
@@ -168,6 +189,7 @@ pub const ALL: &[&str] = &[
     MEMBER,
     TOKEN_ACTIVE,
     CLUSTERS,
+    CLUSTER,
     PAUSED,
     SCOPE_EXISTS,
     IDENTITY,
@@ -178,6 +200,9 @@ pub const ALL: &[&str] = &[
     STREAM_PAGE,
     DOMAIN_PAGE,
     TENANT_PAGE,
+    CHAIN_PAGE,
+    CHAIN_ENDS,
+    POSITIONS,
     CLIENTS,
     FREE_TAIL,
     APPEND,

@@ -153,7 +153,8 @@ fn next(
 }
 
 /// RFC 1034 section 3.6.2 and RFC 2181 section 10.1: a CNAME stands alone; the
-/// apex holds SOA and NS, so no CNAME; the apex NS set is the platform's.
+/// apex holds SOA and NS, so no CNAME; the apex NS set is the platform's. RFC 4592
+/// section 4.2: what NS at a wildcard would mean is left open, so there is none.
 fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
     let mut fault = |index, code, detail| faults.push(change_fault(origin, index, code, detail));
     for ((key, rrtype), (owner, body, index)) in touched {
@@ -172,6 +173,13 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
                 *index,
                 "apex_ns",
                 "the apex NS set comes from the platform's nameservers and is not yours to set".into(),
+            );
+        }
+        if owner.is_wildcard() && *rrtype == RrType::NS {
+            fault(
+                *index,
+                "ns_at_wildcard",
+                "a delegation needs a name of its own: NS at a wildcard means nothing (RFC 4592)".into(),
             );
         }
         let exists = |other: RrType| match touched.get(&(key.clone(), other)) {

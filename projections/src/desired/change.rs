@@ -210,29 +210,33 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
 
 fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>) {
     let cluster = e.stream.id;
-    let mut enabled = |enabled: bool| {
-        changes.others.push(json!({
-            "do": "cluster_enabled", "id": cluster, "enabled": enabled, "revision": e.revision,
-        }));
-    };
     match e.event {
         Event::ClusterCreated(created) => changes.others.push(json!({
             "do": "cluster_put", "id": cluster, "name": created.name, "database_url_file": created.database_url_file,
             "dns": created.dns, "front": created.front, "nameservers": created.nameservers,
             "enabled": created.enabled, "revision": e.revision, "at": e.at,
         })),
-        Event::ClusterEnabled(_) => enabled(true),
-        Event::ClusterDisabled(_) => enabled(false),
+        Event::ClusterUpdated(change) => changes.others.push(json!({
+            "do": "cluster_update", "id": cluster, "database_url_file": change.after.database_url_file,
+            "dns": change.after.dns, "front": change.after.front, "nameservers": change.after.nameservers,
+            "revision": e.revision,
+        })),
+        Event::ClusterEnabled(_) => changes.others.push(cluster_enabled(e, true)),
+        Event::ClusterDisabled(_) => changes.others.push(cluster_enabled(e, false)),
         other => {
             if let (Some(id), Some((state, fact))) = (domain, outcome(other)) {
                 changes.others.push(json!({
-                    "do": "outcome", "id": id, "cluster": cluster, "state": state, "active": fact.active,
-                    "generation": fact.generation, "checksum": fact.checksum, "serial": fact.serial,
+                    "do": "outcome", "id": id, "cluster": cluster, "state": state,
+                    "revision": fact.revision, "active": fact.active, "generation": fact.generation, "checksum": fact.checksum, "serial": fact.serial,
                     "error": fact.error, "verified_at": fact.stages.verified,
                 }));
             }
         }
     }
+}
+
+fn cluster_enabled(e: &Folded<'_>, enabled: bool) -> Value {
+    json!({"do": "cluster_enabled", "id": e.stream.id, "enabled": enabled, "revision": e.revision})
 }
 
 /// The deployment's state after a fact (contract section 7); none where the
@@ -266,9 +270,13 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             "expires_at": token.expires_at, "at": e.at,
         }),
         Event::TokenRevoked(token) => json!({"do": "token_revoke", "id": token.token, "at": e.at}),
-        Event::PlatformInitialized(platform) => json!({"do": "platform", "tenant": platform.tenant}),
+        Event::PlatformInitialized(platform) => {
+            json!({"do": "platform", "tenant": platform.tenant, "revision": e.revision})
+        }
         Event::DnsIdentityChanged(change) => {
-            json!({"do": "identity", "identity": change.after, "generation": change.generation})
+            json!({
+                "do": "identity", "identity": change.after, "generation": change.generation, "revision": e.revision,
+            })
         }
         Event::DeploymentsPaused(pause) => {
             let (scope, of) = pause_key(&pause.scope);

@@ -1,0 +1,143 @@
+//! The statements of rebuild and verification. The tables and procedures of a
+//! copy of `desired` are the text of the migrations with another schema in the
+//! place of `desired`, so that the copy cannot be of another shape.
+
+const TABLES: &str = include_str!("../../migrations/control/0002_desired.sql");
+const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql");
+
+/// Where in its file the part of `desired` ends.
+const TABLES_END: &str = "-- When each cluster was last reached";
+/// Where in its file the part of `desired` begins.
+const PROCEDURES_BEGIN: &str = "-- Everything below is also read by the rebuild";
+
+/// $1 names in their order. `desired` follows in the append, so it is at the head whenever it is there.
+pub(super) const STANDINGS: &str = "select n.name, coalesce(c.version, 1), \
+     case when n.name = 'desired' then h.head else coalesce(c.position, 0) end, \
+     case when n.name = 'desired' then 0 else h.head - coalesce(c.position, 0) end, \
+     case when n.name = 'desired' and to_regclass('desired.platform') is null then 'missing' \
+          else coalesce(c.state, 'live') end, c.last_error \
+     from unnest($1::text[]) with ordinality as n(name, place) \
+     cross join (select coalesce(max(position), 0) as head from events) h \
+     left join projection_cursors c on c.name = n.name order by n.place, c.version";
+
+/// One rebuild or verification at a time, until the connection ends.
+pub(super) const CLAIM: &str = "select pg_try_advisory_lock(7002)";
+
+/// Nobody appends from here to the end of the transaction.
+pub(super) const CLOSE_GATE: &str = "select pg_advisory_xact_lock(7000)";
+
+/// One snapshot for everything that follows.
+pub(super) const SNAPSHOT: &str = "begin isolation level repeatable read";
+
+pub(super) const BEGIN: &str = "begin";
+
+pub(super) const COMMIT: &str = "commit";
+
+pub(super) const ROLLBACK: &str = "rollback";
+
+pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
+
+/// $1 name.
+pub(super) const DOMAIN: &str = "select holder from claims where ns = 1 and name = $1";
+
+/// $1 version, $2 position, $3 state, $4 what went wrong.
+pub(super) const RECORD: &str = "insert into projection_cursors as c (name, version, position, state, last_error) \
+     values ('desired', $1, $2, $3, $4) on conflict (name, version) do update \
+     set position = excluded.position, state = excluded.state, last_error = excluded.last_error, updated_at = now()";
+
+/// Every statement with a fixed text.
+pub(super) const ALL: &[&str] = &[STANDINGS, CLAIM, CLOSE_GATE, HEAD, DOMAIN, RECORD];
+
+/// A table of `desired`: its name, its key, and the columns that are not told by the log.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    key: &'static str,
+    working: &'static str,
+    domain: Option<&'static str>,
+}
+
+const fn table(name: &'static str, key: &'static str) -> Table {
+    Table { name, key, working: "", domain: None }
+}
+
+/// Every table of `desired`.
+pub(super) const COMPARED: [Table; 11] = [
+    table("tenants", "id"),
+    table("users", "id"),
+    table("members", "user_id, tenant_id"),
+    table("tokens", "id"),
+    Table { domain: Some("id"), ..table("domains", "id") },
+    Table { domain: Some("domain_id"), ..table("rrsets", "domain_id, owner_key, type") },
+    table("serials", "name"),
+    table("clusters", "id"),
+    Table { working: "attempts,next_attempt_at,checked_at", ..table("deployments", "domain_id, cluster_id") },
+    table("platform", "one"),
+    table("pauses", "scope, id"),
+];
+
+/// Compares one table with its copy: key, live row, expected row of each that differs.
+/// $1 how many at most, $2 a domain or null: then only its rows. None when the table has no rows of a domain's own.
+pub(super) fn compare(table: &Table, schema: &str, domain_only: bool) -> Option<String> {
+    let filter = match (domain_only, table.domain) {
+        (false, _) => "$2::uuid is null".to_owned(),
+        (true, Some(column)) => format!("{column} = $2::uuid"),
+        (true, None) => return None,
+    };
+    let Table { name, key, working, .. } = table;
+    let side = |schema: &str| {
+        format!(
+            "select {key}, to_jsonb(t) - '{{{working}}}'::text[] as row from {schema}.{name} t where {filter}"
+        )
+    };
+    let (live, fresh) = (side("desired"), side(schema));
+    Some(format!(
+        "select jsonb_build_array({key}), l.row, f.row from ({live}) l full join ({fresh}) f using ({key}) \
+         where l.row is distinct from f.row order by {key} limit $1"
+    ))
+}
+
+/// What makes an empty copy, and what is put off until its rows are there.
+pub(super) fn make(schema: &str) -> (String, String) {
+    let tables = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
+    let (mut first, mut later) = (String::new(), String::new());
+    for statement in tables.split_inclusive(";\n") {
+        let puts_off = statement.lines().any(|line| line.starts_with("create index "));
+        let place = if puts_off { &mut later } else { &mut first };
+        place.push_str(statement);
+    }
+    let procedures = PROCEDURES.find(PROCEDURES_BEGIN).map_or(PROCEDURES, |at| &PROCEDURES[at..]);
+    first.push_str(procedures);
+    (renamed(&first, schema), renamed(&later, schema))
+}
+
+fn renamed(text: &str, schema: &str) -> String {
+    text.replace("create schema desired;", &format!("create schema {schema};"))
+        .replace("desired.", &format!("{schema}."))
+        .replace("desired_apply", &format!("{schema}_apply"))
+        .replace("desired_write", &format!("{schema}_write"))
+}
+
+/// Takes a run of events in; the arguments are those of `desired_write`.
+pub(super) fn write(schema: &str) -> String {
+    format!("call {schema}_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
+}
+
+/// Removes a copy and whatever is left of one that was interrupted.
+pub(super) fn remove(schema: &str) -> String {
+    format!(
+        "drop schema if exists {schema} cascade; drop procedure if exists {schema}_apply; \
+         drop procedure if exists {schema}_write"
+    )
+}
+
+/// Puts the copy in the place of the live one; the live one may be missing.
+pub(super) fn switch(schema: &str, old: &str) -> String {
+    format!(
+        "do $$ begin if to_regnamespace('desired') is not null then alter schema desired rename to {old}; end if; \
+         end $$; alter schema {schema} rename to desired"
+    )
+}
+
+pub(super) fn analyze(schema: &str) -> String {
+    format!("analyze {schema}.domains, {schema}.rrsets, {schema}.deployments")
+}

@@ -1,0 +1,8 @@
+//! Every statement with a fixed text that this program sends to the control
+//! database. A test prepares each against the migrated schema: a folder with an
+//! `sql.rs` of its own adds its list here.
+
+/// All of them.
+pub fn all() -> Vec<&'static str> {
+    [crate::store::STATEMENTS, crate::rebuild::STATEMENTS].concat()
+}
