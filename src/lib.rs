@@ -9,6 +9,7 @@ pub mod command;
 pub mod store;
 
 pub mod deploy;
+pub mod history;
 pub mod operation;
 pub mod rebuild;
 

@@ -34,6 +34,12 @@ pub struct SseParser {
 }
 
 impl SseParser {
+    /// A reader that resumes after an id.
+    pub fn new(last_event_id: impl Into<String>) -> Self {
+        let id: String = last_event_id.into();
+        Self { last_event_id: id.clone(), id, ..Self::default() }
+    }
+
     /// Takes the next bytes and gives the events that they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         let mut fired = Vec::new();

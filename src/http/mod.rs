@@ -1,7 +1,12 @@
 //! The HTTP API: extract, one call, answer. No handler decides anything; the
 //! only place that turns an error into a status is `problem.rs`.
 
+pub mod audit;
 pub mod auth;
+pub mod events;
+pub mod operations;
 pub mod problem;
+pub mod stall;
+pub mod stream;
 
 pub use problem::Problem;

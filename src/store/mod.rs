@@ -8,6 +8,7 @@ mod decide;
 pub mod head;
 mod load;
 pub mod pool;
+pub mod raw;
 pub mod read;
 mod row;
 mod sql;

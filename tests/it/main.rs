@@ -5,6 +5,11 @@
 
 mod cli;
 mod demo;
+mod log;
+mod log_crash;
+mod log_faults;
+mod log_rebuild;
+mod log_stall;
 mod parts;
 mod support;
 mod tidy;

@@ -119,25 +119,28 @@ impl Changes {
 
 /// Adds what one event changes.
 pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
-    if let Some(id) = e.operation
-        && matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster)
-    {
-        let row = OperationRow {
-            id,
-            kind: operation_kind(e.event),
-            domain: e.domain.map(|(id, name)| (id, name.to_owned())),
-            tenant: e.tenant,
-            revision: e.revision,
-            actor: e.actor,
-            at: e.at,
-        };
-        changes.operations.entry(id).or_insert(row);
+    if let Some(row) = operation_row(e) {
+        changes.operations.entry(row.id).or_insert(row);
     }
     match (e.stream.kind, e.domain) {
         (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
         (StreamKind::DnsCluster, domain) => fold_cluster(changes, e, domain.map(|d| d.0)),
         _ => fold_account(changes, e),
     }
+}
+
+/// The operation that an event begins, if it does. The first event of a mutation decides its kind.
+pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
+    let id = e.operation.filter(|_| matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster))?;
+    Some(OperationRow {
+        id,
+        kind: operation_kind(e.event),
+        domain: e.domain.map(|(id, name)| (id, name.to_owned())),
+        tenant: e.tenant,
+        revision: e.revision,
+        actor: e.actor,
+        at: e.at,
+    })
 }
 
 fn operation_kind(event: &Event) -> &'static str {

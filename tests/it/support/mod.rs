@@ -5,6 +5,8 @@
 
 mod database;
 mod dns;
+pub mod log;
+pub mod proxy;
 mod run;
 
 pub use database::TestDb;
