@@ -16,6 +16,8 @@ struct Cli {
     command: Command,
 }
 
+// One value of it is made in the life of the program.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
     /// The whole system on loopback in one directory
