@@ -5,3 +5,4 @@ pub mod audit;
 pub mod desired;
 pub mod follow;
 pub mod operations;
+pub mod powerdns;
