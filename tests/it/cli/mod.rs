@@ -3,9 +3,11 @@
 mod script;
 
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use self::script::{Script, TOKEN, answer, run, stream};
 use crate::support::TestDb;
+use crate::support::log::Log;
 
 const OPERATION: &str = "01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10";
 
@@ -316,10 +318,21 @@ async fn the_log_is_verified_in_the_database_itself() {
     let ran = run(&["audit", "verify"], &variables).await;
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.err.contains("headwater migrate"), "{}", ran.err);
-    headwater::store::pool::migrate(&db.pool().await).await.unwrap();
+    let log = Log::at(db.url().clone()).await;
+    log.domain("example.com").await;
     let ran = run(&["audit", "verify"], &variables).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("as it was written"), "{}", ran.out);
+    let alter = "alter table events disable trigger user; \
+        update events set data = set_byte(data, 0, get_byte(data, 0) # 1) where position = 2; \
+        alter table events enable trigger user";
+    log.connection().await.execute(alter).await.unwrap();
+    let ran = run(&["audit", "verify"], &variables).await;
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.out.starts_with("position 2: data altered"), "{}", ran.out);
+    let ran = run(&["audit", "verify", "--json"], &variables).await;
+    let verified: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(verified["faults"][0]["position"], 2, "{verified}");
 }
 
 #[tokio::test]
