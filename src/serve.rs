@@ -25,10 +25,10 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::history::hub::{self, Hub};
 use crate::operation::{self, Progress};
-use crate::{deploy, http};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
+use crate::{deploy, http};
 
 /// How long a deleted name is held for its owner.
 pub const HOLD: Duration = Duration::from_secs(7 * 24 * 3_600);

@@ -22,8 +22,11 @@ pub fn api() -> OpenApiRouter<App> {
 
 /// The history: read by position, not described here one by one.
 fn history() -> Router<App> {
-    let below =
-        Router::new().merge(events::routes()).merge(stream::routes()).merge(audit::routes()).merge(operations::routes());
+    let below = Router::new()
+        .merge(events::routes())
+        .merge(stream::routes())
+        .merge(audit::routes())
+        .merge(operations::routes());
     Router::new().nest("/api", below).merge(stream::routes())
 }
 

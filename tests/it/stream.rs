@@ -69,7 +69,7 @@ async fn a_reader_gets_exactly_what_follows_its_id_and_then_what_happens() {
         let data: Value = serde_json::from_str(&event.data).unwrap();
         assert_eq!(data["type"], event.event.as_str());
     }
-    assert!((2_000..=5_000).contains(&stream.parser.retry().unwrap()));
+    assert!((2_000..=5_000).contains(&stream.parser.retry().unwrap().as_millis()));
     let text = String::from_utf8(stream.bytes.clone()).unwrap();
     assert_eq!(text.matches("\nretry:").count() + text.matches("retry:").count(), 1, "retry: once");
 

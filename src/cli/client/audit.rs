@@ -5,10 +5,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::error::ClientError;
 use super::events::event_line;
 use super::http::Call;
 use super::list::{self, ListArgs};
+use super::output::{Progress, data};
 use super::{Console, Global, zone};
+use crate::config::Config;
+use crate::store::{self, pool};
+
+/// Connections of a verification: it reads, one page after the other.
+const VERIFY_CONNECTIONS: u32 = 2;
 
 /// What can be done with the audit.
 #[derive(Subcommand)]
@@ -124,7 +131,36 @@ pub async fn run(console: &Console, command: AuditCommand) -> Result<()> {
     }
 }
 
-/// INTERIM
-pub async fn verify(_global: &Global) -> Result<()> {
-    anyhow::bail!("interim")
+/// Verifies the log in the control database.
+pub async fn verify(global: &Global) -> Result<()> {
+    let config =
+        Config::load(global.config.as_deref()).map_err(|error| ClientError::usage(format!("{error:#}")))?;
+    let pool = pool::connect(&config.database.read_url()?, VERIFY_CONNECTIONS).await?;
+    pool::check_level(&pool).await?;
+    let mut progress = Progress::new("reading the log");
+    let verified = store::verify::verify(&pool, &mut |done, total| {
+        let count = |number: i64| u64::try_from(number).unwrap_or_default();
+        progress.count(count(done), count(total), "events");
+    })
+    .await?;
+    drop(progress);
+    if global.json {
+        data(serde_json::to_string(&verified)?)?;
+    } else {
+        for fault in &verified.faults {
+            let stream = fault.stream.map(|stream| format!(" in stream {stream}")).unwrap_or_default();
+            data(format_args!("position {}: {}{stream}", fault.position, fault.kind))?;
+        }
+    }
+    match verified.faults.len() {
+        0 if global.json => Ok(()),
+        0 => Ok(data(format_args!(
+            "the log is as it was written: {} events in {} streams up to position {}",
+            verified.events, verified.streams, verified.head
+        ))?),
+        count => Err(ClientError::refused(format!(
+            "the log is not as it was written: {count} faults\n  next: stop writing, keep a copy of this database, \
+             and compare it with a backup"
+        ))),
+    }
 }

@@ -9,16 +9,19 @@ use uuid::Uuid;
 
 use super::error::ClientError;
 use super::http::Call;
+use super::list::{self, ListArgs};
 use super::mutate::{Change, Common, Say, carry_out};
 use super::output::{Column, data, object};
-use super::{Console, labels, list, show_one};
+use super::{Console, show_one};
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
     ("NAME", "/name"),
-    ("ENABLED", "/enabled"),
-    ("DNS", "/dns"),
     ("STATE", "/state"),
+    ("IN SERVICE", "/in_service"),
+    ("DNS", "/dns"),
+    ("FRONT", "/front"),
+    ("REACHED", "/reached_at"),
     ("LAST ERROR", "/last_error"),
 ];
 
@@ -28,11 +31,15 @@ pub enum ClusterCommand {
     /// Lists clusters
     #[command(after_help = "Examples:
   headwater cluster list")]
-    List,
+    List {
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Registers a cluster and prints its id
     #[command(after_help = "Examples:
   headwater cluster create dns-1 --database-url-file /etc/headwater/dns-1.url --dns 192.0.2.53:53 \\
-    --nameserver ns1.example.net
+    --nameserver ns1.example.net --enable
 
 The file with the URL of its database is read by the server, so it must be there.")]
     Create(CreateArgs),
@@ -68,12 +75,15 @@ pub struct CreateArgs {
     /// Where its PowerDNS answers
     #[arg(long, value_name = "ADDRESS:PORT")]
     dns: String,
+    /// Where it answers through the dnsdist before it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    front: Option<String>,
     /// A name server that it serves; may be repeated
     #[arg(long, value_name = "NAME")]
     nameserver: Vec<String>,
-    /// A label; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    label: Vec<String>,
+    /// Takes it into deployment at once
+    #[arg(long)]
+    enable: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -90,7 +100,9 @@ pub struct Named {
 /// Runs it.
 pub async fn run(console: &Console, command: ClusterCommand) -> Result<()> {
     match command {
-        ClusterCommand::List => list::show_whole(console, Call::get(&["dns-clusters"])?, COLUMNS).await,
+        ClusterCommand::List { list } => {
+            list::show(console, Call::get(&["dns-clusters"])?, COLUMNS, &list).await
+        }
         ClusterCommand::Create(args) => create(console, args).await,
         ClusterCommand::Show { cluster } => {
             let id = id_of(console, &cluster).await?;
@@ -107,7 +119,7 @@ pub(super) async fn id_of(console: &Console, cluster: &str) -> Result<String> {
     if Uuid::parse_str(cluster).is_ok() {
         return Ok(cluster.to_owned());
     }
-    let items = list::items(console, Call::get(&["dns-clusters"])?).await?;
+    let items = list::items(console, Call::get(&["dns-clusters"])?.query("limit", 1_000)).await?;
     let found = items.iter().find(|item| item.get("name").and_then(|name| name.as_str()) == Some(cluster));
     let id = found.and_then(|item| item.get("id")?.as_str());
     id.map(str::to_owned)
@@ -123,8 +135,11 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     let mut body = json!({
         "name": args.name, "database_url_file": file, "dns": args.dns, "nameservers": args.nameserver,
     });
-    if !args.label.is_empty() {
-        body["labels"] = labels(&args.label)?.into();
+    if let Some(front) = &args.front {
+        body["front"] = json!(front);
+    }
+    if args.enable {
+        body["enabled"] = json!(true);
     }
     carry_out(console, Call::post(&["dns-clusters"])?.json(&body), &args.common.into(), Say::Id).await
 }

@@ -1,8 +1,8 @@
 //! `headwater deployment`: a domain on a target.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::http::Call;
 use super::list::{self, ListArgs};
@@ -13,10 +13,10 @@ use super::{Console, cluster};
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
     ("DOMAIN", "/domain"),
-    ("TARGET", "/target"),
+    ("TARGET", "/target/name"),
     ("STATE", "/state"),
-    ("DESIRED", "/desired"),
-    ("ACTIVE", "/active"),
+    ("DESIRED", "/desired_revision"),
+    ("ACTIVE", "/active_revision"),
     ("ATTEMPTS", "/attempts"),
     ("NEXT ATTEMPT", "/next_attempt_at"),
     ("LAST ERROR", "/last_error"),
@@ -54,11 +54,11 @@ pub enum DeploymentCommand {
     Resume(PauseArgs),
     /// Takes over what a target holds and this log does not know; the next revision continues above it
     #[command(after_help = "Examples:
-  headwater deployment adopt 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+  headwater deployment adopt example.com@01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
     Adopt(Named),
     /// Replaces what a target holds and this log does not know
     #[command(after_help = "Examples:
-  headwater deployment discard 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+  headwater deployment discard example.com@01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
     Discard(Named),
 }
 
@@ -92,7 +92,7 @@ pub struct Scope {
 /// A deployment and how it is changed.
 #[derive(Args)]
 pub struct Named {
-    /// The deployment
+    /// The deployment, as the list shows it: DOMAIN@TARGET
     id: String,
     #[command(flatten)]
     common: Common,
@@ -123,11 +123,7 @@ async fn pause(console: &Console, args: PauseArgs, verb: &str) -> Result<()> {
     let Scope { target, domain, .. } = args.scope;
     let (scope, id, shown) = match (target, domain) {
         (Some(target), _) => ("target", Some(cluster::id_of(console, &target).await?), target),
-        (None, Some(domain)) => {
-            let body = console.api.fetch(&Call::get(&["domains", &domain])?).await?;
-            let id = body.get("id").and_then(Value::as_str).context("the API shows no id of the domain")?;
-            ("domain", Some(id.to_owned()), domain)
-        }
+        (None, Some(domain)) => ("domain", Some(domain.clone()), domain),
         (None, None) => ("all", None, "all deployments".to_owned()),
     };
     let mut body = json!({"scope": scope, "reason": args.reason});

@@ -126,7 +126,10 @@ pub async fn carry_out(console: &Console, call: Call, change: &Change, say: Say<
     if console.json {
         match &ended {
             Some(operation) => {
-                body["operation"] = operation.clone();
+                match body.get_mut("operation") {
+                    Some(place) => *place = operation.clone(),
+                    None => body = operation.clone(),
+                }
                 data(&body)?;
             }
             None if answer.text.trim().is_empty() => {}
@@ -141,9 +144,11 @@ pub async fn carry_out(console: &Console, call: Call, change: &Change, say: Say<
     }
 }
 
-/// The operation of an answer.
+/// The operation of an answer, which may be an operation itself.
 pub fn operation_id(body: &Value) -> Option<String> {
-    body.pointer("/operation/id").and_then(Value::as_str).map(str::to_owned)
+    let is_operation = body.get("lane").is_some() && body.get("state").is_some();
+    let id = body.pointer("/operation/id").or_else(|| body.get("id").filter(|_| is_operation));
+    id.and_then(Value::as_str).map(str::to_owned)
 }
 
 fn show_answer(body: &Value, ended: Option<&Value>, say: Say<'_>) -> Result<()> {

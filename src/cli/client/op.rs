@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use super::http::Call;
 use super::list::{self, ListArgs};
-use super::mutate::{Change, Common, Say, Waiting, carry_out};
+use super::mutate::{Change, Say, Waiting, carry_out};
 use super::output::{Column, data, object};
 use super::{Console, show_one, wait};
 
@@ -71,9 +71,6 @@ pub enum OpCommand {
     Retry {
         /// The operation
         id: String,
-        /// How it is changed.
-        #[command(flatten)]
-        common: Common,
         /// Whether to wait.
         #[command(flatten)]
         waiting: Waiting,
@@ -94,9 +91,9 @@ pub async fn run(console: &Console, command: OpCommand) -> Result<()> {
             wait::judge(&operation)
         }
         OpCommand::Timeline { id } => timeline(console, &id).await,
-        OpCommand::Retry { id, common, waiting } => {
+        OpCommand::Retry { id, waiting } => {
             let call = Call::post(&["operations", &id, "retry"])?;
-            let change = Change { common, waiting, ..Change::default() };
+            let change = Change { waiting, ..Change::default() };
             carry_out(console, call, &change, Say::Outcome(&format!("operation {id}"))).await
         }
     }

@@ -117,11 +117,9 @@ pub fn is_terminal(operation: &Value) -> bool {
 
 fn tell(progress: &mut Progress, operation: &Value) {
     let number = |pointer: &str| operation.pointer(pointer).and_then(Value::as_u64);
-    if let (Some(done), Some(total)) = (number("/progress/done"), number("/progress/total")) {
-        if total > 0 {
-            progress.count(done, total, &cell(operation.pointer("/progress/unit")));
-            return;
-        }
+    if let (Some(done), Some(total @ 1..)) = (number("/progress/done"), number("/progress/total")) {
+        progress.count(done, total, &cell(operation.pointer("/progress/unit")));
+        return;
     }
     let mut text = format!("operation {}: {}", cell(operation.get("id")), cell(operation.get("state")));
     if let (Some(active), Some(total)) = (number("/targets/active"), number("/targets/total")) {

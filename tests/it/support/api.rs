@@ -88,7 +88,16 @@ impl TestApi {
             Committer::start(database.url(), pool.clone(), limits, clock.clone(), &stop).unwrap();
         tokio::spawn(commit.head().clone().follow(pool.clone(), stop.clone()));
         let log = LogReader::new(pool.clone());
-        let app = App::new(Parts { config, pool, log, commit, clock, stop: stop.clone() });
+        let app = App::new(Parts {
+            config,
+            pool,
+            log,
+            commit,
+            clock,
+            hub: Default::default(),
+            progress: Default::default(),
+            stop: stop.clone(),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let draining = CancellationToken::new();
