@@ -12,17 +12,29 @@ use utoipa_axum::router::OpenApiRouter;
 use super::auth::{self, Gate, Identity};
 use super::openapi::Document;
 use super::rate::Limiter;
-use super::{Problem, domains, envelope, health, rrsets};
+use super::{
+    Problem, clusters, deployments, domains, envelope, health, revisions, rrsets, tenants, tokens, users,
+    zone,
+};
 use crate::app::App;
 
 /// Every route that needs a caller. Paths are whole.
 pub fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(domains::routes()).merge(rrsets::routes())
+    OpenApiRouter::new()
+        .merge(domains::routes())
+        .merge(rrsets::routes())
+        .merge(zone::routes())
+        .merge(revisions::routes())
+        .merge(deployments::routes())
+        .merge(tenants::routes())
+        .merge(users::routes())
+        .merge(tokens::routes())
+        .merge(clusters::routes())
 }
 
 /// Every route under `/api` that needs none.
 pub fn open() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    tokens::open()
 }
 
 /// The description of everything.

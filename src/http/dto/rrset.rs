@@ -257,6 +257,13 @@ pub struct Rrset {
     changed: Option<ChangedBody>,
 }
 
+impl Rrset {
+    /// As it stands in an export, which says nothing of who changed it.
+    pub fn of_zone(shown: ShownRrset, derived: bool) -> Self {
+        Self { derived, ..shown.into() }
+    }
+}
+
 impl From<ShownRrset> for Rrset {
     fn from(shown: ShownRrset) -> Self {
         let changed = shown.changed.map(|changed| {
