@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod demo;
+mod http_access;
+mod http_faults;
+mod http_values;
 mod http_walk;
 mod parts;
 mod support;
