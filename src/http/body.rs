@@ -163,13 +163,18 @@ impl Fields {
 
     /// Every fault, with one for each field that nobody took.
     pub fn finish(mut self) -> Vec<Fault> {
+        self.drain()
+    }
+
+    /// As [`Self::finish`], for those that have more to say than this object's own faults: they take them along.
+    pub fn drain(&mut self) -> Vec<Fault> {
         for key in std::mem::take(&mut self.map).into_iter().map(|(key, _)| key) {
             let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
             let pointer = key.replace('~', "~0").replace('/', "~1");
             let pointer: String = pointer.chars().take(80).collect();
             self.fault(&pointer, "unknown_field", format!("there is no field `{shown}` here"));
         }
-        self.faults
+        std::mem::take(&mut self.faults)
     }
 }
 

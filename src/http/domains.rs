@@ -18,7 +18,7 @@ use super::body::NoBody;
 use super::dto::Receipt;
 use super::dto::domain::{Domain, DomainStatusBody, NewDomain, PatchDomain};
 use super::mutation::{Mutation, Submitted};
-use super::page::{Listing, Page};
+use super::page::{Listing, Page, PageParams};
 use super::path::DomainPath;
 use super::query::{FromQuery, NoQuery, Pairs, Query};
 use super::{Problem, answer, conditional, page};
@@ -49,10 +49,6 @@ struct DomainListParams {
     tenant: Option<Uuid>,
     /// A part of its name.
     q: Option<String>,
-    /// Items of a page, 1 to 1000 (50).
-    limit: Option<i64>,
-    /// Where the page before this one ended.
-    cursor: Option<String>,
 }
 
 impl FromQuery for DomainFilter {
@@ -88,7 +84,7 @@ pub async fn visible(app: &App, auth: &Authenticated, name: &DomainName) -> Resu
 }
 
 /// Domains that the caller may see, by name.
-#[utoipa::path(get, path = "/api/domains", tag = "domains", params(DomainListParams),
+#[utoipa::path(get, path = "/api/domains", tag = "domains", params(DomainListParams, PageParams),
     responses((status = 200, body = Vec<Domain>, description = "A page: items and next")))]
 async fn list(
     State(app): State<App>,

@@ -13,9 +13,16 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod clusters;
+mod deployments;
 mod domains;
 mod health;
+mod revisions;
 mod rrsets;
+mod tenants;
+mod tokens;
+mod users;
+mod zone;
 
 pub mod answer;
 pub mod body;

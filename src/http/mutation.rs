@@ -3,16 +3,17 @@
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::HeaderName;
 use axum::http::request::Parts;
-use axum::http::{HeaderName, Method};
 use axum::response::{IntoResponse, Response};
+use headwater_events::domain::Precondition;
 use headwater_events::ids::RequestId;
 use headwater_events::reject::{Fault, Guard};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-use super::auth::Authenticated;
+use super::auth::{Authenticated, Identity};
 use super::body::{self, FromBody};
 use super::query::Pairs;
 use super::{Problem, conditional, envelope};
@@ -30,6 +31,7 @@ pub struct Mutation<T> {
     pub body: T,
     meta: Meta,
     dry_run: bool,
+    identity: Option<Identity>,
 }
 
 /// What submitting came to.
@@ -55,15 +57,16 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         let value = body::json(&parts.headers, body, T::MAX_BYTES).await?;
         meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &value) });
         let body = body::read::<T>(value)?;
-        Ok(Self { auth, body, meta, dry_run })
+        let identity = parts.extensions.get::<Identity>().cloned();
+        Ok(Self { auth, body, meta, dry_run, identity })
     }
 }
 
 impl<T> Mutation<T> {
     /// The body by itself, to be turned into a command.
     pub fn split(self) -> (Mutation<()>, T) {
-        let Self { auth, body, meta, dry_run } = self;
-        (Mutation { auth, body: (), meta, dry_run }, body)
+        let Self { auth, body, meta, dry_run, identity } = self;
+        (Mutation { auth, body: (), meta, dry_run, identity }, body)
     }
 
     /// Submits the command of this mutation, or plans it when only that was asked.
@@ -75,12 +78,31 @@ impl<T> Mutation<T> {
         if self.dry_run {
             return Ok(Submitted::Plan(app.commit.plan(caller, command, meta).await?));
         }
-        Ok(Submitted::Done(app.commit.submit(caller, command, meta).await?))
+        let forget = self.identity.as_ref().filter(|_| matches!(command, Command::Admin { .. }));
+        let outcome = app.commit.submit(caller, command, meta).await;
+        // Whatever came of it: who may do what is read again from now on.
+        if let Some(identity) = forget {
+            identity.forget();
+        }
+        Ok(Submitted::Done(outcome?))
     }
 
-    /// Whether nothing is to be written.
-    pub fn is_dry_run(&self) -> bool {
-        self.dry_run
+    /// Submits what belongs to this mutation too. The key and the conditions are those of the first command alone.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn submit_also(&self, app: &App, command: Command) -> Result<Outcome, Problem> {
+        let meta = Meta { idempotency: None, precondition: Precondition::default(), ..self.meta.clone() };
+        let outcome = app.commit.submit(self.auth.caller.clone(), command, meta).await;
+        if let Some(identity) = &self.identity {
+            identity.forget();
+        }
+        Ok(outcome?)
+    }
+
+    /// Whether this may be a repetition.
+    pub fn has_key(&self) -> bool {
+        self.meta.idempotency.is_some()
     }
 }
 
@@ -177,9 +199,4 @@ impl IntoResponse for Submitted {
             }
         }
     }
-}
-
-/// Whether requests of this method change anything.
-pub fn is_mutation(method: &Method) -> bool {
-    !method.is_safe()
 }

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
 
 use super::Problem;
 use super::query::{FromQuery, Pairs};
@@ -26,6 +27,17 @@ const CURSOR_MAX_BYTES: usize = 2_048;
 pub struct Page<T, K> {
     /// The items, each with its sort key.
     pub items: Vec<(K, T)>,
+}
+
+/// Which page is wanted.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `Listing` reads
+pub struct PageParams {
+    /// Items of a page, 1 to 1000 (50).
+    limit: Option<i64>,
+    /// Where the page before this one ended.
+    cursor: Option<String>,
 }
 
 /// Which part of which list is wanted.

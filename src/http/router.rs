@@ -12,12 +12,24 @@ use utoipa_axum::router::OpenApiRouter;
 use super::auth::{self, Gate, Identity};
 use super::openapi::Document;
 use super::rate::Limiter;
-use super::{Problem, audit, domains, envelope, events, health, operations, rrsets, stream};
+use super::{
+    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, revisions, rrsets, stream,
+    tenants, tokens, users, zone,
+};
 use crate::app::App;
 
 /// Every route that needs a caller. Paths are whole.
 pub fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(domains::routes()).merge(rrsets::routes())
+    OpenApiRouter::new()
+        .merge(domains::routes())
+        .merge(rrsets::routes())
+        .merge(zone::routes())
+        .merge(revisions::routes())
+        .merge(deployments::routes())
+        .merge(tenants::routes())
+        .merge(users::routes())
+        .merge(tokens::routes())
+        .merge(clusters::routes())
 }
 
 /// The history: read by position, not described here one by one.
@@ -32,7 +44,7 @@ fn history() -> Router<App> {
 
 /// Every route under `/api` that needs none.
 pub fn open() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    tokens::open()
 }
 
 /// The description of everything.

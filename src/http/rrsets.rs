@@ -6,7 +6,6 @@ use axum::response::{IntoResponse, Response};
 use headwater_events::dns::RrType;
 use headwater_events::domain::{DomainCommand, DomainState};
 use headwater_events::reject::Fault;
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,7 +15,7 @@ use super::domains::visible;
 use super::dto::Receipt;
 use super::dto::rrset::{Batch, BatchChanges, PutRrset, Rrset};
 use super::mutation::Mutation;
-use super::page::{Listing, Page};
+use super::page::{Listing, Page, PageParams};
 use super::path::{DomainPath, RrsetPath};
 use super::query::{NoQuery, Query};
 use super::{Problem, conditional, page};
@@ -28,17 +27,6 @@ use crate::query::rrsets::{self, ShownRrset};
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(batch)).routes(routes!(get, put, delete))
-}
-
-/// Which page is wanted.
-#[derive(Debug, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[allow(dead_code)] // the documentation of what `Listing` reads
-pub struct PageParams {
-    /// Items of a page, 1 to 1000 (50).
-    limit: Option<i64>,
-    /// Where the page before this one ended.
-    cursor: Option<String>,
 }
 
 /// RRsets of a domain in the order of the zone, those that the platform adds among them.

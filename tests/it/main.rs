@@ -6,6 +6,9 @@
 mod audit;
 mod cli;
 mod demo;
+mod http_access;
+mod http_faults;
+mod http_values;
 mod http_walk;
 mod log;
 mod log_crash;

@@ -1,1 +1,249 @@
 //! Bodies of tenants, users and tokens.
+
+use headwater_events::event::Labels;
+use headwater_events::ids::{TenantId, UserId};
+use headwater_events::time::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::labels;
+use crate::http::auth::Authenticated;
+use crate::http::body::{Fields, FromBody};
+use crate::mail::MailAddress;
+use crate::query::accounts::{StoredTenant, StoredToken, StoredUser};
+use crate::secret::Secret;
+
+/// A tenant that is asked for.
+#[derive(Debug, ToSchema)]
+pub struct NewTenant {
+    /// Its name, unique.
+    pub name: String,
+    /// Labels.
+    #[schema(required = false)]
+    pub labels: Labels,
+    /// The operator's own number for it.
+    pub external_id: Option<String>,
+}
+
+impl FromBody for NewTenant {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let name = fields.required_text("name");
+        let labels = labels(fields);
+        let external_id = fields.text("external_id");
+        Some(Self { name: name?, labels, external_id })
+    }
+}
+
+/// A tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Tenant {
+    /// Its id.
+    id: Uuid,
+    /// Its name.
+    name: String,
+    /// Labels.
+    labels: Labels,
+    /// The operator's own number for it.
+    external_id: Option<String>,
+    /// Domains it owns.
+    domains: i64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<StoredTenant> for Tenant {
+    fn from(stored: StoredTenant) -> Self {
+        Self {
+            id: stored.id.as_uuid(),
+            name: stored.name,
+            labels: stored.labels,
+            external_id: stored.external_id,
+            domains: stored.domains,
+            created_at: stored.created_at,
+        }
+    }
+}
+
+/// A user's membership of a tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Member {
+    /// The tenant.
+    pub tenant: Uuid,
+    /// The user.
+    pub user: Uuid,
+    /// Its mail address.
+    pub email: Option<String>,
+}
+
+/// A user that is asked for.
+#[derive(ToSchema)]
+pub struct NewUser {
+    /// Its mail address, unique.
+    #[schema(value_type = String, example = "ann@example.com")]
+    pub email: MailAddress,
+    /// Administrator of the platform.
+    #[schema(required = false)]
+    pub admin: bool,
+    /// A tenant that it becomes a member of.
+    #[schema(value_type = Option<Uuid>)]
+    pub tenant: Option<TenantId>,
+}
+
+impl FromBody for NewUser {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("email") {
+            fields.missing("email");
+        }
+        let email = fields.parsed("email", |text| text.parse().map_err(|detail| ("invalid_email", detail)));
+        let (admin, tenant) = (fields.flag("admin"), fields.id("tenant"));
+        Some(Self { email: email?, admin, tenant })
+    }
+}
+
+/// A user.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct User {
+    /// Its id.
+    id: Uuid,
+    /// Its mail address; null when it was erased.
+    email: Option<String>,
+    /// Administrator of the platform.
+    admin: bool,
+    /// The tenants it is a member of.
+    tenants: Vec<Uuid>,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<StoredUser> for User {
+    fn from(stored: StoredUser) -> Self {
+        Self {
+            id: stored.id.as_uuid(),
+            email: stored.email,
+            admin: stored.admin,
+            tenants: stored.tenants.iter().map(|tenant| tenant.as_uuid()).collect(),
+            created_at: stored.created_at,
+        }
+    }
+}
+
+/// The caller.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Me {
+    /// Who it is.
+    #[serde(flatten)]
+    user: User,
+    /// The token it has shown.
+    token: Option<Uuid>,
+    /// When that token stops working.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    token_expires_at: Option<Timestamp>,
+}
+
+impl Me {
+    /// The caller, as a user.
+    pub fn new(user: StoredUser, auth: &Authenticated) -> Self {
+        let token = auth.caller.actor.token.map(|token| token.as_uuid());
+        Self { user: user.into(), token, token_expires_at: auth.expires_at }
+    }
+}
+
+/// A token that is asked for.
+#[derive(Debug, ToSchema)]
+pub struct NewToken {
+    /// What its owner calls it.
+    pub name: String,
+    /// When it stops working by itself.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+impl FromBody for NewToken {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let name = fields.required_text("name");
+        let time = |text: &str| {
+            Timestamp::parse(text)
+                .ok_or(("invalid_time", "this must be a time as 2030-01-31T12:00:00Z".to_owned()))
+        };
+        let expires_at = fields.parsed("expires_at", time);
+        // Restrictions that are not enforced must not be accepted: a token would be worth more than its owner thinks.
+        for key in ["max_unused_days", "networks", "manager", "scopes"] {
+            let asked = fields.take(key);
+            if asked.is_some_and(|value| !value.as_array().is_some_and(Vec::is_empty)) {
+                fields.fault(key, "unsupported", format!("tokens cannot be restricted by {key} yet"));
+            }
+        }
+        Some(Self { name: name?, expires_at })
+    }
+}
+
+/// A token, without what its holder must show.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Token {
+    /// Its id.
+    id: Uuid,
+    /// Whose it is.
+    user: Uuid,
+    /// What its owner calls it.
+    name: String,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// When it stops working by itself.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    revoked_at: Option<Timestamp>,
+}
+
+impl From<StoredToken> for Token {
+    fn from(stored: StoredToken) -> Self {
+        Self {
+            id: stored.id.as_uuid(),
+            user: stored.user.as_uuid(),
+            name: stored.name,
+            created_at: stored.created_at,
+            expires_at: stored.expires_at,
+            revoked_at: stored.revoked_at,
+        }
+    }
+}
+
+/// A new token, with what its holder must show: once, and never in a replay.
+#[derive(Serialize, ToSchema)]
+pub struct CreatedToken {
+    /// What is known of it.
+    #[serde(flatten)]
+    known: Token,
+    /// The token itself; null in a replay.
+    token: Option<String>,
+}
+
+impl CreatedToken {
+    /// Shows a new token. Its secret leaves the program here and nowhere else.
+    pub fn new(stored: StoredToken, secret: Option<&Secret>) -> Self {
+        Self { known: stored.into(), token: secret.map(|secret| secret.expose().to_owned()) }
+    }
+}
+
+/// A token to revoke, shown by whoever has it.
+#[derive(ToSchema)]
+pub struct ShownToken {
+    /// The token itself.
+    #[schema(value_type = String)]
+    pub token: Secret,
+}
+
+impl FromBody for ShownToken {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        fields.required_text("token").map(|token| Self { token: Secret::new(token) })
+    }
+}
+
+/// Which tokens are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct OfUser(pub Option<UserId>);

@@ -1,6 +1,6 @@
 //! Bodies of RRsets.
 
-use headwater_events::dns::{DomainName, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl};
+use headwater_events::dns::{DomainName, FaultPlace, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl};
 use headwater_events::domain::{BATCH_MAX_CHANGES, RrsetChange};
 use headwater_events::reject::Fault;
 use headwater_events::time::Timestamp;
@@ -21,13 +21,16 @@ pub const BATCH_MAX_BYTES: usize = 8 << 20;
 #[derive(Debug, ToSchema)]
 pub struct PutRrset {
     /// Seconds to live.
-    #[schema(minimum = 0, maximum = 2_147_483_647, example = 300)]
-    ttl: i64,
+    #[schema(value_type = i64, minimum = 0, maximum = 2_147_483_647, example = 300)]
+    ttl: Option<i64>,
     /// Record values in presentation format.
-    #[schema(example = json!(["192.0.2.1"]))]
-    records: Vec<String>,
+    #[schema(value_type = Vec<String>, example = json!(["192.0.2.1"]))]
+    records: Option<Vec<String>>,
     /// A comment for people.
     comment: Option<String>,
+    /// What is wrong already; told with what the DNS says of the rest.
+    #[schema(ignore)]
+    faults: Vec<Fault>,
 }
 
 impl FromBody for PutRrset {
@@ -39,7 +42,7 @@ impl FromBody for PutRrset {
         }
         let (ttl, records) = (fields.integer("ttl"), fields.texts("records"));
         let comment = fields.text("comment");
-        Some(Self { ttl: ttl?, records: records?, comment })
+        Some(Self { ttl, records, comment, faults: fields.drain() })
     }
 }
 
@@ -47,12 +50,52 @@ impl PutRrset {
     /// The whole RRset.
     ///
     /// # Errors
-    /// 422 with every fault of the path, else with every fault of the body.
+    /// 422 with every fault of the path, or of the body.
     pub fn parse(self, at: &RrsetPath) -> Result<RrSet, Problem> {
-        let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
-        let input = RrSetInput { ttl: self.ttl, records: self.records, comment: self.comment };
-        RrSet::new(owner, rrtype, &input, &at.domain)
-            .map_err(|faults| Problem::invalid(dns_faults("", faults)))
+        let (owner, rrtype) = at.read().map_err(|faults| {
+            Problem::invalid(faults.into_iter().chain(self.faults.iter().cloned()).collect())
+        })?;
+        let input = Sent { ttl: self.ttl, records: self.records, comment: self.comment };
+        input.parse("", self.faults, owner, rrtype, &at.domain).map_err(Problem::invalid)
+    }
+}
+
+/// The parts of an RRset that could be read.
+struct Sent {
+    ttl: Option<i64>,
+    records: Option<Vec<String>>,
+    comment: Option<String>,
+}
+
+impl Sent {
+    /// Reads the rest although something is wrong already, so that every fault is told at once.
+    fn parse(
+        self,
+        base: &str,
+        mut faults: Vec<Fault>,
+        owner: OwnerName,
+        rrtype: RrType,
+        zone: &DomainName,
+    ) -> Result<RrSet, Vec<Fault>> {
+        // What was not read is not judged a second time.
+        let told = faults.iter().any(|fault| fault.pointer.starts_with(&format!("{base}/records")));
+        let input = RrSetInput {
+            ttl: self.ttl.unwrap_or_default(),
+            records: self.records.unwrap_or_default(),
+            comment: self.comment,
+        };
+        match RrSet::new(owner, rrtype, &input, zone) {
+            Ok(rrset) if faults.is_empty() => Ok(rrset),
+            Ok(_) => Err(faults),
+            Err(found) => {
+                let is_new = |place: FaultPlace| {
+                    !(told && matches!(place, FaultPlace::Record(_) | FaultPlace::Records))
+                };
+                let found = found.into_iter().filter(|fault| is_new(fault.place)).collect();
+                faults.extend(dns_faults(base, found));
+                Err(faults)
+            }
+        }
     }
 }
 
@@ -93,7 +136,11 @@ pub struct BatchChange {
 #[derive(Debug, ToSchema)]
 pub struct Batch {
     /// In order; judged at the end state.
-    changes: Vec<BatchChange>,
+    #[schema(value_type = Vec<BatchChange>)]
+    changes: Vec<Option<BatchChange>>,
+    /// What is wrong already; told with what the DNS says of the rest.
+    #[schema(ignore)]
+    faults: Vec<Fault>,
 }
 
 impl FromBody for Batch {
@@ -113,13 +160,16 @@ impl FromBody for Batch {
             return None;
         }
         let mut changes = Vec::with_capacity(items.len());
+        let mut faults = fields.drain();
         for (index, item) in items.into_iter().enumerate() {
             let mut one = Fields::new(item, format!("/changes/{index}"));
             let read = BatchChange::read(&mut one);
-            fields.faults(one.finish());
-            changes.extend(read);
+            let found = one.finish();
+            // A change that could not be read whole is not judged by the rules of the DNS.
+            changes.push(read.filter(|_| found.is_empty()));
+            faults.extend(found);
         }
-        Some(Self { changes })
+        Some(Self { changes, faults })
     }
 }
 
@@ -174,7 +224,7 @@ impl BatchChange {
         match self.op {
             ChangeOp::Delete => Ok(RrsetChange::Delete { owner, rrtype }),
             ChangeOp::Put => {
-                let input = RrSetInput { ttl: self.ttl.unwrap_or(-1), records, comment: self.comment };
+                let input = RrSetInput { ttl: self.ttl.unwrap_or_default(), records, comment: self.comment };
                 let rrset = RrSet::new(owner, rrtype, &input, zone);
                 rrset.map(RrsetChange::Put).map_err(|faults| dns_faults(&base, faults))
             }
@@ -205,8 +255,9 @@ impl TryFrom<(&DomainName, Batch)> for BatchChanges {
     type Error = Problem;
 
     fn try_from((zone, batch): (&DomainName, Batch)) -> Result<Self, Problem> {
-        let (mut changes, mut faults) = (Vec::new(), Vec::new());
-        for (index, change) in batch.changes.into_iter().enumerate() {
+        let (mut changes, mut faults) = (Vec::new(), batch.faults);
+        let read = batch.changes.into_iter().enumerate();
+        for (index, change) in read.filter_map(|(index, change)| Some((index, change?))) {
             match change.parse(index, zone) {
                 Ok(change) => changes.push(change),
                 Err(found) => faults.extend(found),
@@ -255,6 +306,13 @@ pub struct Rrset {
     derived: bool,
     /// What last changed it; null where it is derived.
     changed: Option<ChangedBody>,
+}
+
+impl Rrset {
+    /// As it stands in an export, which says nothing of who changed it.
+    pub fn of_zone(shown: ShownRrset, derived: bool) -> Self {
+        Self { derived, ..shown.into() }
+    }
 }
 
 impl From<ShownRrset> for Rrset {

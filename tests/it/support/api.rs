@@ -77,6 +77,8 @@ impl Answer {
 impl TestApi {
     /// Starts one on a fresh database, with these limits in the configuration.
     pub async fn start(config: &str) -> Self {
+        // Whichever test is first installs it.
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let database = TestDb::new().await;
         let config = Config::parse(config, None, []).unwrap();
         let pool = pool::connect(database.url(), 10).await.unwrap();

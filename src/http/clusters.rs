@@ -1,0 +1,110 @@
+//! DNS clusters (administrators): register, read, enable, disable.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use headwater_events::actor::{Resource, Verb};
+use headwater_events::admin::AdminCommand;
+use headwater_events::event::ClusterCreated;
+use headwater_events::ids::ClusterId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::auth::Authenticated;
+use super::body::NoBody;
+use super::dto::Receipt;
+use super::dto::cluster::{Cluster, NewCluster};
+use super::mutation::{Mutation, Submitted};
+use super::page::{Listing, Page, PageParams};
+use super::path::IdPath;
+use super::query::{NoQuery, Query};
+use super::{Problem, answer, page};
+use crate::app::App;
+use crate::command::Command;
+use crate::query::clusters::{self, StoredCluster};
+
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get))
+        .routes(routes!(enable))
+        .routes(routes!(disable))
+}
+
+/// DNS clusters, oldest first.
+#[utoipa::path(get, path = "/api/dns-clusters", tag = "dns-clusters", params(PageParams),
+    responses((status = 200, body = Vec<Cluster>, description = "A page: items and next")))]
+async fn list(
+    State(app): State<App>,
+    auth: Authenticated,
+    wanted: Listing<NoQuery, Uuid>,
+) -> Result<Response, Problem> {
+    auth.may(Verb::Read, Resource::Platform, "the list of DNS clusters")?;
+    page::list(wanted, move |after, most| {
+        let app = app.clone();
+        async move {
+            let found = clusters::page(&app.pool, None, after, most).await?;
+            Ok(Page { items: found.into_iter().map(|one| (one.id.as_uuid(), Cluster::from(one))).collect() })
+        }
+    })
+    .await
+}
+
+/// Register a DNS cluster.
+#[utoipa::path(post, path = "/api/dns-clusters", tag = "dns-clusters", request_body = NewCluster,
+    responses((status = 201, body = Cluster)))]
+async fn create(State(app): State<App>, mutation: Mutation<ClusterCreated>) -> Result<Response, Problem> {
+    let (mutation, cluster) = mutation.split();
+    let id = ClusterId::from_uuid(Uuid::now_v7());
+    let command = Command::admin(AdminCommand::CreateCluster { id, cluster });
+    let outcome = match mutation.submit(&app, command).await? {
+        Submitted::Done(outcome) => outcome,
+        plan => return Ok(plan.into_response()),
+    };
+    let made = one(&app, ClusterId::from_uuid(outcome.stream)).await?;
+    Ok(answer::created(&outcome, &format!("/api/dns-clusters/{}", outcome.stream), &Cluster::from(made)))
+}
+
+async fn one(app: &App, id: ClusterId) -> Result<StoredCluster, Problem> {
+    let found = clusters::page(&app.pool, Some(id), None, 1).await?.pop();
+    found.ok_or_else(|| Problem::not_found(format!("DNS cluster {id}")))
+}
+
+/// One DNS cluster.
+#[utoipa::path(get, path = "/api/dns-clusters/{id}", tag = "dns-clusters", params(("id" = Uuid, Path)),
+    responses((status = 200, body = Cluster)))]
+async fn get(
+    State(app): State<App>,
+    auth: Authenticated,
+    IdPath(id): IdPath<ClusterId>,
+    _: Query<NoQuery>,
+) -> Result<Json<Cluster>, Problem> {
+    auth.may(Verb::Read, Resource::Platform, "DNS clusters")?;
+    Ok(Json(one(&app, id).await?.into()))
+}
+
+/// Deploy to a DNS cluster; the operation ends when it holds everything.
+#[utoipa::path(post, path = "/api/dns-clusters/{id}/enable", tag = "dns-clusters", params(("id" = Uuid, Path)),
+    responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn enable(
+    State(app): State<App>,
+    IdPath(cluster): IdPath<ClusterId>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    let command = Command::admin(AdminCommand::SetClusterEnabled { cluster, enabled: true });
+    Ok(mutation.submit(&app, command).await?.into_response())
+}
+
+/// Deploy to a DNS cluster no longer; what it serves stays as it is.
+#[utoipa::path(post, path = "/api/dns-clusters/{id}/disable", tag = "dns-clusters", params(("id" = Uuid, Path)),
+    responses((status = 200, body = Receipt)))]
+async fn disable(
+    State(app): State<App>,
+    IdPath(cluster): IdPath<ClusterId>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    let command = Command::admin(AdminCommand::SetClusterEnabled { cluster, enabled: false });
+    Ok(mutation.submit(&app, command).await?.into_response())
+}
