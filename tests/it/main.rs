@@ -8,5 +8,6 @@ mod demo;
 mod operations;
 mod parts;
 mod stream;
+mod stream_cost;
 mod support;
 mod tidy;
