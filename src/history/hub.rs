@@ -109,6 +109,8 @@ pub struct Hub(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    max_frames: usize,
+    max_bytes: usize,
     ring: RwLock<Ring>,
     tail: watch::Sender<Position>,
     replays: Semaphore,
@@ -118,6 +120,13 @@ struct Inner {
 
 impl Default for Hub {
     fn default() -> Self {
+        Self::with_ring(RING_MAX_FRAMES, RING_MAX_BYTES)
+    }
+}
+
+impl Hub {
+    /// A hub whose ring has these bounds; what is below it is read from the log.
+    pub fn with_ring(max_frames: usize, max_bytes: usize) -> Self {
         let ring = Ring {
             log: None,
             tail: Position::ZERO,
@@ -127,6 +136,8 @@ impl Default for Hub {
             rights_floor: Position::ZERO,
         };
         Self(Arc::new(Inner {
+            max_frames,
+            max_bytes,
             ring: RwLock::new(ring),
             tail: watch::channel(Position::ZERO).0,
             replays: Semaphore::new(REPLAYS_MAX_COUNT),
@@ -264,7 +275,7 @@ impl Hub {
                 ring.bytes += frame.block.len();
                 ring.frames.push_back(frame);
             }
-            while ring.frames.len() > RING_MAX_FRAMES || ring.bytes > RING_MAX_BYTES {
+            while ring.frames.len() > self.0.max_frames || ring.bytes > self.0.max_bytes {
                 let Some(gone) = ring.frames.pop_front() else { break };
                 ring.bytes -= gone.block.len();
             }

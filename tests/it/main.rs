@@ -18,5 +18,6 @@ mod log_stall;
 mod operations;
 mod parts;
 mod stream;
+mod stream_cost;
 mod support;
 mod tidy;

@@ -13,7 +13,7 @@ use headwater::app::{App, Parts};
 use headwater::clock::SystemClock;
 use headwater::command::{Aside, Command, Meta, Outcome};
 use headwater::config::Config;
-use headwater::history::hub;
+use headwater::history::hub::{self, Hub, RING_MAX_BYTES, RING_MAX_FRAMES};
 use headwater::http::auth::Authenticated;
 use headwater::http::{audit, events, operations, stall::StallListener, stream};
 use headwater::secret::Secret;
@@ -68,6 +68,10 @@ pub struct Person {
 pub enum Runs {
     /// The routes and their tailer alone.
     Streams,
+    /// The same with a ring of a few frames, so that readers go over between the ring and the log all the time.
+    SmallRing,
+    /// The same, and no notification of what others append comes through.
+    Deaf,
     /// Projections too.
     All,
 }
@@ -94,11 +98,14 @@ impl World {
         let pool = connect(&url).await;
         pool::migrate(&pool).await.unwrap();
         let stop = CancellationToken::new();
-        let app = app(&url, pool, &stop, change);
+        let ring = if runs == Runs::SmallRing { 40 } else { RING_MAX_FRAMES };
+        let app = app(&url, pool, &stop, Hub::with_ring(ring, RING_MAX_BYTES), change);
         let callers = Callers::default();
         let system = Authenticated { caller: Caller::system(), expires_at: None };
         callers.lock().unwrap().insert("system".into(), system);
-        tokio::spawn(app.commit.head().clone().follow(app.pool.clone(), stop.clone()));
+        if runs != Runs::Deaf {
+            tokio::spawn(app.commit.head().clone().follow(app.pool.clone(), stop.clone()));
+        }
         tokio::spawn(hub::run(app.clone()));
         if runs == Runs::All {
             tokio::spawn(headwater::operation::run(app.clone()));
@@ -263,7 +270,13 @@ pub async fn connect(url: &Secret) -> PgPool {
 }
 
 /// The shared parts of a process on a database.
-pub fn app(url: &Secret, pool: PgPool, stop: &CancellationToken, change: impl FnOnce(&mut Config)) -> App {
+pub fn app(
+    url: &Secret,
+    pool: PgPool,
+    stop: &CancellationToken,
+    hub: Hub,
+    change: impl FnOnce(&mut Config),
+) -> App {
     let limits = Limits {
         domains_per_tenant: 100_000,
         records_per_domain: 1_000_000,
@@ -279,7 +292,7 @@ pub fn app(url: &Secret, pool: PgPool, stop: &CancellationToken, change: impl Fn
         log: LogReader::new(pool.clone()),
         pool,
         commit,
-        hub: Default::default(),
+        hub,
         progress: Default::default(),
         clock,
         stop: stop.clone(),
