@@ -29,7 +29,7 @@ check: ## format, lints, documentation, dependencies, generated files
 	@scripts/check
 
 bench: prepare ## the table of docs/BENCHMARKS.md (BENCH=full or BENCH=name,…)
-	@$(CARGO) bench --workspace
+	@$(CARGO) bench --bench table
 
 torture: prepare ## the long campaigns of faults
 	@HEADWATER_TORTURE=1 $(CARGO) test --workspace $(FEATURES) -- --nocapture torture

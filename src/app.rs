@@ -2,6 +2,8 @@
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::history::hub::Hub;
+use crate::operation::Progress;
 use crate::store::CommitterHandle;
 use crate::store::read::LogReader;
 use sqlx::postgres::PgPool;
@@ -22,6 +24,10 @@ pub struct Parts {
     pub log: LogReader,
     /// Writes the log; also tells its head.
     pub commit: CommitterHandle,
+    /// The newest events, encoded, for every stream of this process.
+    pub hub: Hub,
+    /// Wakes whoever waits for the end of an operation.
+    pub progress: Progress,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Cancelled when the process stops: long answers end, loops return.
@@ -32,6 +38,13 @@ impl App {
     /// Shares the parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+impl std::fmt::Debug for App {
+    // Nothing of it belongs in a log line: the configuration may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("App")
     }
 }
 

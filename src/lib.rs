@@ -4,16 +4,21 @@
 pub mod app;
 pub mod cli;
 pub mod http;
+pub mod serve;
 
 pub mod command;
+pub mod query;
 pub mod store;
 
 pub mod deploy;
+pub mod history;
 pub mod operation;
 pub mod rebuild;
 
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod mail;
 pub mod secret;
 pub mod statements;
+pub mod token;

@@ -2,26 +2,16 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use headwater::demo::run::{DemoArgs, run};
+use tracing_subscriber::EnvFilter;
 
-/// A control plane for a private CDN and authoritative DNS.
-#[derive(Parser)]
-#[command(name = "headwater", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// The whole system on loopback in one directory
-    Demo(DemoArgs),
-}
+/// The variable that says what is logged.
+const LOG_VARIABLE: &str = "HEADWATER_LOG";
 
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
-        Command::Demo(args) => run(args).await,
-    }
+async fn main() -> ExitCode {
+    // One TLS provider for the whole process; a part that installs it too finds it there.
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    headwater::cli::run().await
 }

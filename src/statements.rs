@@ -4,5 +4,13 @@
 
 /// All of them.
 pub fn all() -> Vec<&'static str> {
-    [crate::store::STATEMENTS, crate::rebuild::STATEMENTS].concat()
+    [
+        crate::store::STATEMENTS,
+        crate::rebuild::STATEMENTS,
+        crate::history::sql::ALL,
+        crate::operation::sql::ALL,
+        headwater_projections::audit::ALL,
+        headwater_projections::operations::ALL,
+    ]
+    .concat()
 }

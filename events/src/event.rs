@@ -209,6 +209,19 @@ pub struct ClusterCreated {
     pub enabled: bool,
 }
 
+/// How a DNS cluster is reached and named; what `PATCH` changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterSettings {
+    /// See [`ClusterCreated::database_url_file`].
+    pub database_url_file: String,
+    /// See [`ClusterCreated::dns`].
+    pub dns: String,
+    /// See [`ClusterCreated::front`].
+    pub front: Option<String>,
+    /// See [`ClusterCreated::nameservers`].
+    pub nameservers: Vec<DomainName>,
+}
+
 /// What the reconciler saw of one domain on one target. Stands in the target's
 /// stream; the envelope names the domain and its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -405,6 +418,7 @@ events! {
     TokenCreated(TokenCreated) = "token.created" @ 1,
     TokenRevoked(TokenRevoked) = "token.revoked" @ 1,
     ClusterCreated(ClusterCreated) = "dns_cluster.created" @ 1,
+    ClusterUpdated(Change<ClusterSettings>) = "dns_cluster.updated" @ 1,
     ClusterEnabled(Nothing) = "dns_cluster.enabled" @ 1,
     ClusterDisabled(Nothing) = "dns_cluster.disabled" @ 1,
     DeploymentRendered(DeploymentFact) = "deployment.rendered" @ 1,

@@ -275,6 +275,12 @@ begin
                    (cluster_id, domain_id, wanted, desired_revision, desired_generation, desired_at)
             select (_c->>'id')::uuid, d.id, true, d.revision, p.generation, (_c->>'at')::timestamptz
               from desired.domains d, desired.platform p where d.status = 'active';
+        when 'cluster_update' then
+            update desired.clusters
+               set database_url_file = _c->>'database_url_file', dns = _c->>'dns', front = _c->>'front',
+                   nameservers = array(select jsonb_array_elements_text(_c->'nameservers')),
+                   revision = (_c->>'revision')::bigint
+             where id = (_c->>'id')::uuid;
         when 'cluster_enabled' then
             update desired.clusters
                set enabled = (_c->>'enabled')::boolean, revision = (_c->>'revision')::bigint

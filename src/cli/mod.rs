@@ -1,1 +1,113 @@
-//! The command line: one noun and verb per action.
+//! The command line. Data goes to stdout, talk to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused or
+//! different.
+
+pub mod admin;
+pub mod client;
+pub mod init;
+pub mod sse;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use self::client::{ClientCommand, Global};
+use crate::command::SubmitError;
+use crate::config::Config;
+use crate::demo::run::DemoArgs;
+use crate::serve::{self, Roles};
+use crate::store::pool;
+
+/// The exit code of something refused.
+pub const EXIT_REFUSED: u8 = 3;
+
+/// A control plane for a private CDN and authoritative DNS.
+#[derive(Parser)]
+#[command(name = "headwater", version, propagate_version = true)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The API, the projectors and the workers
+    Serve(ServeArgs),
+    /// Apply schema migrations to the control database
+    Migrate,
+    /// Make the platform, the first administrator and a commented configuration file
+    Init(init::InitArgs),
+    /// Make users and tokens, directly on the control database
+    #[command(subcommand)]
+    Admin(admin::AdminCommand),
+    /// The whole system on loopback in one directory
+    Demo(DemoArgs),
+    /// Print the description of the API (OpenAPI 3.1)
+    Openapi,
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+#[derive(Args)]
+struct ServeArgs {
+    /// What this process does: api, deploy, projections, separated by commas, or all
+    #[arg(long, default_value = "all", value_name = "ROLES", value_parser = |text: &str| text.parse::<Roles>())]
+    roles: Roles,
+    /// Only read the configuration and say whether it is right
+    #[arg(long)]
+    check_config: bool,
+}
+
+/// Runs the command of this process.
+pub async fn run() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("headwater: {error:#}");
+            let refused = matches!(error.downcast_ref::<SubmitError>(), Some(SubmitError::Rejected(_)));
+            if refused { ExitCode::from(EXIT_REFUSED) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+async fn dispatch(cli: Cli) -> Result<ExitCode> {
+    let file = cli.global.config.as_deref();
+    match cli.command {
+        Command::Serve(args) => {
+            let config = Config::load(file)?;
+            if args.check_config {
+                init::identity(&config)?;
+                eprintln!("the configuration{} is right", of_file(&config));
+                return Ok(ExitCode::SUCCESS);
+            }
+            serve::run(config, args.roles).await?;
+        }
+        Command::Migrate => migrate(file).await?,
+        Command::Init(args) => init::run(file, args).await?,
+        Command::Admin(command) => admin::run(file, command).await?,
+        Command::Demo(args) => return crate::demo::run::run(args).await,
+        Command::Openapi => {
+            let document = crate::http::router::document()?;
+            std::io::stdout().write_all(document.text().as_bytes())?;
+        }
+        Command::Client(command) => return client::run(command, &cli.global, Cli::command).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_file(config: &Config) -> String {
+    config.file.as_ref().map(|file| format!(" {}", file.display())).unwrap_or_default()
+}
+
+async fn migrate(file: Option<&Path>) -> Result<()> {
+    let config = Config::load(file)?;
+    let pool = pool::connect(&config.database.read_url()?, 2).await?;
+    pool::migrate(&pool).await?;
+    eprintln!("the schema of the control database is current");
+    pool.close().await;
+    Ok(())
+}

@@ -76,8 +76,7 @@ impl Postgres {
         let readiness = Readiness::Postmaster(dir.join("data/postmaster.pid"));
         let mut server = Self { lease, dir, password, service: Service::new(spec, readiness) };
         server.service.start().await?;
-        server.as_superuser(sql::owner_role(&server.password)).await?;
-        server.as_superuser(sql::database(database)).await?;
+        server.as_superuser(sql::owner_and_database(&server.password, database)).await?;
         Ok(server)
     }
 
@@ -236,7 +235,8 @@ fn configure(dir: &Path, port: Port) -> Result<()> {
 
 /// Runs a short-lived program to its end, its error output in the error.
 pub(super) async fn run(mut command: std::process::Command, input: Option<Secret>) -> Result<()> {
-    let program = format!("{command:?}");
+    let words = command.get_args().skip_while(|word| *word != "--").skip(1);
+    let program = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let output = tokio::task::spawn_blocking(move || -> std::io::Result<std::process::Output> {
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

@@ -62,20 +62,23 @@ pub async fn run(args: DemoArgs) -> Result<ExitCode> {
         started = Demo::start(&home, Arc::clone(&manifest)) => Some(started?),
         () = interrupted.wait() => None,
     };
-    let outcome = match started {
+    let finished = match started {
         Some(demo) => {
-            let outcome = tokio::select! {
-                outcome = demo.show(args.once) => outcome,
-                () = interrupted.wait() => Ok(()),
+            let finished = tokio::select! {
+                outcome = demo.show(args.once) => outcome.map(|()| true),
+                () = interrupted.wait() => Ok(false),
             };
             eprintln!("demo: stopping");
             manifest.withdraw()?;
-            outcome.and(demo.supervisor.stop().await)
+            let stopped = demo.supervisor.stop().await;
+            finished.and_then(|finished| stopped.map(|()| finished))
         }
-        None => Ok(()),
+        None => Ok(false),
     };
     ledger::forget_processes(&home)?;
-    outcome.map(|()| ExitCode::SUCCESS)
+    // An interrupt is how a demo ends, but not how a tour does.
+    let is_success = finished? || !args.once;
+    Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Takes the directory for this process; `None` when another has it.

@@ -2,7 +2,8 @@
 //!
 //! Starting is patient: PowerDNS exits while its database is away, PostgreSQL refuses while backends of a killed
 //! predecessor still hold the shared memory, a port may be held for a moment by something that is ending. A start
-//! is repeated until its deadline; only then is it an error, with the end of the log in it.
+//! is repeated until its deadline; only then is it an error, with the end of the log in it. A process that lives but
+//! does not serve yet gets more time.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,11 @@ use super::part::{Part, PartSpec, log_tail};
 use super::probe;
 use super::process::ProcessId;
 
-/// How long a start may take, all repetitions included.
-pub const START_DEADLINE_SECONDS: u64 = 60;
+/// How long a start is repeated while the process ends again and again.
+pub const START_DEADLINE_SECONDS: u64 = 30;
+/// How long a process that lives may take until it serves: a database may have much to recover, and to kill it then
+/// would only make it begin again.
+pub const READY_DEADLINE_SECONDS: u64 = 300;
 /// How long a part may take to stop before it is killed.
 pub const STOP_GRACE_SECONDS: u64 = 20;
 /// How long to wait before a start is repeated.
@@ -93,8 +97,7 @@ impl Service {
         let deadline = Instant::now() + Duration::from_secs(START_DEADLINE_SECONDS);
         loop {
             self.running = None;
-            let attempt = self.attempt(deadline).await;
-            match attempt {
+            match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= deadline => {
                     self.running = None;
@@ -105,7 +108,8 @@ impl Service {
         }
     }
 
-    async fn attempt(&mut self, deadline: Instant) -> Result<()> {
+    async fn attempt(&mut self) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(READY_DEADLINE_SECONDS);
         let part = self.running.insert(Part::spawn(self.spec.clone()).await?);
         loop {
             if let Some(status) = part.exit_status() {

@@ -11,21 +11,14 @@ use crate::secret::Secret;
 /// The schema of a PowerDNS database, forward only.
 pub static PDNS_MIGRATIONS: Migrator = sqlx::migrate!("migrations/pdns");
 
-/// Makes the owner role, or gives it this password if it is there. Read by psql.
-pub(super) fn owner_role(password: &Secret) -> Secret {
+/// Makes the owner role, or gives it this password if it is there, and a database that it owns. Read by psql.
+pub(super) fn owner_and_database(password: &Secret, database: DatabaseName) -> Secret {
+    let (password, name) = (password.expose(), database.as_str());
     Secret::new(format!(
         "SELECT 'CREATE ROLE headwater LOGIN CREATEDB'
           WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'headwater') \\gexec
-         ALTER ROLE headwater PASSWORD '{}';\n",
-        password.expose()
-    ))
-}
-
-/// Makes a database that the owner role owns, if it is not there. Read by psql.
-pub(super) fn database(name: DatabaseName) -> Secret {
-    let name = name.as_str();
-    Secret::new(format!(
-        "SELECT 'CREATE DATABASE {name} OWNER headwater'
+         ALTER ROLE headwater PASSWORD '{password}';
+         SELECT 'CREATE DATABASE {name} OWNER headwater'
           WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = '{name}') \\gexec
          REVOKE ALL ON DATABASE {name} FROM PUBLIC;\n"
     ))

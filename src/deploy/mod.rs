@@ -1,1 +1,94 @@
 //! Level-triggered deployment: a worker per DNS cluster makes what is active what is desired.
+//!
+//! `claim` what is due → `load` and render it → `target` writes it, behind the `fence` → `verify` reads it back over
+//! `dns` → `record` says so in the log; `batch` is that way for many domains, `worker` drives it. `drift` and
+//! `compare` look at whole zones, `ahead` decides about what the log does not know, `probe` tests a cluster.
+
+mod ahead;
+mod batch;
+mod claim;
+mod cluster;
+mod compare;
+mod dns;
+mod drift;
+mod fault;
+mod fence;
+mod lease;
+mod load;
+mod probe;
+mod record;
+mod sample;
+pub mod sql;
+mod target;
+mod verify;
+mod worker;
+mod zone;
+
+pub use ahead::{DecideError, adopt, discard};
+pub use cluster::{ClusterRow, TARGET_MIGRATIONS, Target, clusters};
+pub use drift::{deployed, foreign_zones, rebuild_zone, verify_zone};
+pub use fault::DeployError;
+pub use probe::{TestReport, TestStep, test_cluster};
+
+use crate::app::App;
+use headwater_events::ids::ClusterId;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How soon after one look at the clusters the next may follow.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A worker that runs.
+struct Running {
+    cluster: ClusterRow,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Runs a worker for every enabled cluster until the process stops. Clusters come and go by the log.
+pub async fn run(app: App) {
+    let mut head = app.commit.head().subscribe();
+    let mut running: HashMap<ClusterId, Running> = HashMap::new();
+    loop {
+        match clusters(&app.pool).await {
+            Ok(found) => follow(&app, found, &mut running),
+            Err(error) => tracing::warn!(%error, "the DNS clusters cannot be read; trying again"),
+        }
+        tokio::select! {
+            () = app.stop.cancelled() => break,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        tokio::select! {
+            () = app.stop.cancelled() => break,
+            moved = head.changed() => if moved.is_err() { break },
+            () = tokio::time::sleep(app.config.deploy.poll) => {}
+        }
+    }
+    for (_, worker) in running {
+        worker.stop.cancel();
+        if let Err(error) = worker.task.await {
+            tracing::error!(cluster = worker.cluster.name, %error, "a worker broke off");
+        }
+    }
+}
+
+/// Starts and stops workers so that each enabled cluster has one that knows it as it is.
+fn follow(app: &App, found: Vec<ClusterRow>, running: &mut HashMap<ClusterId, Running>) {
+    running.retain(|id, worker| {
+        let same = found.iter().any(|cluster| cluster.id == *id && *cluster == worker.cluster);
+        if !same || worker.task.is_finished() {
+            worker.stop.cancel();
+        }
+        // A worker that is told to stop finishes what is under way; its successor waits for the lease.
+        same && !worker.task.is_finished()
+    });
+    for cluster in found.into_iter().filter(|cluster| cluster.enabled) {
+        running.entry(cluster.id).or_insert_with(|| {
+            let stop = app.stop.child_token();
+            let task = tokio::spawn(worker::run(app.clone(), cluster.clone(), stop.clone()));
+            Running { cluster, stop, task }
+        });
+    }
+}

@@ -1,7 +1,30 @@
 //! The HTTP API: extract, one call, answer. No handler decides anything; the
 //! only place that turns an error into a status is `problem.rs`.
 
+pub mod audit;
 pub mod auth;
+pub mod events;
+pub mod operations;
 pub mod problem;
+pub mod stall;
+pub mod stream;
 
 pub use problem::Problem;
+
+pub mod router;
+
+mod domains;
+mod health;
+mod rrsets;
+
+pub mod answer;
+pub mod body;
+pub mod conditional;
+pub mod dto;
+pub mod envelope;
+pub mod mutation;
+pub mod openapi;
+pub mod page;
+pub mod path;
+pub mod query;
+pub mod rate;

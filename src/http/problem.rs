@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use headwater_events::ids::Revision;
 use headwater_events::reject::{Fault, Reject};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -53,6 +54,28 @@ impl Problem {
             many => format!("{} faults in the input", many.len()),
         };
         Self { errors: faults, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail) }
+    }
+
+    /// 400 with every fault of what stands around the body: the query, a header.
+    pub fn malformed_at(faults: Vec<Fault>) -> Self {
+        let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
+        let detail = details.join("; ");
+        Self { errors: faults, ..Self::malformed(detail) }
+    }
+
+    /// 401: no valid token was shown.
+    pub fn unauthenticated(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+    }
+
+    /// 403: the caller may know of it but not do this.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// 412: a precondition of the request does not hold for what is there.
+    pub fn revision_mismatch(current: Option<Revision>) -> Self {
+        Reject::RevisionMismatch { current }.into()
     }
 
     /// 503 that names the dependency.
@@ -145,6 +168,9 @@ impl IntoResponse for Problem {
             "detail": self.detail,
             "code": self.code,
         });
+        if let Some(request) = super::envelope::current_request() {
+            body["request_id"] = json!(request);
+        }
         if !self.errors.is_empty() {
             let row = |f: &Fault| json!({"pointer": f.pointer, "code": f.code, "detail": f.detail});
             body["errors"] = self.errors.iter().map(row).collect();

@@ -1,1 +1,41 @@
-//! Operations: durable receipts of accepted work, and how they end.
+//! Operations: durable receipts of accepted work, and how they end. Their end is
+//! a fold of the log ([`headwater_projections::operations`]); what facts alone do
+//! not tell is decided by [`deadline`] and told to the log.
+
+pub mod deadline;
+pub mod project;
+pub mod read;
+pub mod sql;
+
+use crate::app::App;
+use headwater_events::ids::Position;
+use headwater_projections::audit::Audit;
+use headwater_projections::operations::Operations;
+use tokio::sync::watch;
+
+/// How far the projection of operations has come in this process; wakes whoever waits for one to end.
+#[derive(Debug, Clone)]
+pub struct Progress(watch::Sender<Position>);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(watch::channel(Position::ZERO).0)
+    }
+}
+
+impl Progress {
+    /// Wakes at every move.
+    pub fn subscribe(&self) -> watch::Receiver<Position> {
+        self.0.subscribe()
+    }
+}
+
+/// Follows the log for `operations` and `audit` and ends what is overdue, until the process stops.
+pub async fn run(app: App) {
+    let operations = Operations { moved: app.progress.0.clone() };
+    tokio::join!(
+        project::run(app.clone(), operations),
+        project::run(app.clone(), Audit),
+        deadline::run(app.clone()),
+    );
+}

@@ -8,7 +8,7 @@ use crate::command::{Command, Request};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
-use headwater_events::event::{DnsIdentity, PauseScope};
+use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope};
 use headwater_events::ids::{DomainId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
 use sqlx::Row;
@@ -283,6 +283,11 @@ async fn admin(
             let query = sqlx::query_as(sql::CLUSTERS).bind(command.stream().id);
             (view.clusters, view.enabled) = query.fetch_one(&mut *connection).await?;
         }
+        AdminCommand::UpdateCluster { cluster, .. } => {
+            let query = sqlx::query(sql::CLUSTER).bind(cluster.as_uuid());
+            view.cluster =
+                query.fetch_optional(&mut *connection).await?.as_ref().map(cluster_settings).transpose()?;
+        }
         AdminCommand::Pause { scope, .. } | AdminCommand::Resume { scope, .. } => {
             pause(connection, scope, &mut view).await?;
         }
@@ -299,6 +304,16 @@ async fn admin(
         _ => {}
     }
     Ok(view)
+}
+
+fn cluster_settings(row: &PgRow) -> Result<ClusterSettings, sqlx::Error> {
+    let names: Vec<String> = row.try_get(3)?;
+    Ok(ClusterSettings {
+        database_url_file: row.try_get(0)?,
+        dns: row.try_get(1)?,
+        front: row.try_get(2)?,
+        nameservers: names.iter().filter_map(|name| DomainName::parse(name).ok()).collect(),
+    })
 }
 
 async fn pause(

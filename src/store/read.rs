@@ -54,6 +54,10 @@ impl LogReader {
         Self { pool }
     }
 
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
     /// Identity, floor and head.
     ///
     /// # Errors

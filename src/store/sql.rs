@@ -99,6 +99,10 @@ pub(super) const TOKEN_ACTIVE: &str =
 pub(super) const CLUSTERS: &str =
     "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false) from desired.clusters";
 
+/// $1 cluster.
+pub(super) const CLUSTER: &str =
+    "select database_url_file, dns, front, nameservers from desired.clusters where id = $1";
+
 /// $1 scope, $2 id.
 pub(super) const PAUSED: &str = "select exists (select from desired.pauses where scope = $1 and id = $2)";
 
@@ -122,6 +126,25 @@ pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 /// $1 after, $2 how many.
 pub(super) const PAGE: &str =
     concat!("select ", event_columns!(), " from events where position > $1 order by position limit $2");
+
+/// $1 after, $2 up to, $3 how many.
+pub(super) const RAW_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where position > $1 and position <= $2 order by position limit $3"
+);
+
+/// $1 after, $2 up to, $3 tenants, $4 user, $5 domains, $6 beginnings of types, $7 how many. Planned anew
+/// each time, so that what is not asked for costs nothing.
+pub(super) const RAW_WINDOW: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where position > $1 and position <= $2 \
+     and ($3::uuid[] is null or tenant_id = any($3) or stream_id = $4) \
+     and ($5::text[] is null or domain = any($5)) \
+     and ($6::text[] is null or exists (select from unnest($6) p where starts_with(type, p))) \
+     order by position limit $7"
+);
 
 /// $1 stream, $2 after revision, $3 up to revision, $4 how many.
 pub(super) const STREAM_PAGE: &str = concat!(
@@ -201,6 +224,7 @@ pub const ALL: &[&str] = &[
     MEMBER,
     TOKEN_ACTIVE,
     CLUSTERS,
+    CLUSTER,
     PAUSED,
     SCOPE_EXISTS,
     IDENTITY,
@@ -208,6 +232,8 @@ pub const ALL: &[&str] = &[
     LOG,
     HEAD,
     PAGE,
+    RAW_PAGE,
+    RAW_WINDOW,
     STREAM_PAGE,
     DOMAIN_PAGE,
     TENANT_PAGE,

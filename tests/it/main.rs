@@ -3,12 +3,17 @@
 // A test and its helpers may fail loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
+mod cli;
 mod demo;
+mod http_walk;
 mod log;
 mod log_crash;
 mod log_faults;
 mod log_rebuild;
 mod log_stall;
+mod operations;
 mod parts;
+mod stream;
 mod support;
 mod tidy;

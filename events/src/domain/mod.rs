@@ -11,7 +11,7 @@ pub use command::{CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precond
 pub use create::create;
 pub(crate) use create::tag_faults;
 pub use decide::{Context, Decided, Decision, Limits, decide, diff};
-pub use state::{DomainState, DomainView, NameView, RrsetId, StoredRrset, name_key};
+pub use state::{DomainState, DomainView, NameView, RrsetId, StoredRrset, name_key, soa_serial};
 
 /// Labels of one resource, at most.
 pub const LABELS_MAX_COUNT: usize = 32;

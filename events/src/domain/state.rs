@@ -51,9 +51,14 @@ impl DomainState {
     /// The SOA serial of a revision, at a platform generation, in the serial
     /// arithmetic of RFC 1982 (modulo 2³²).
     pub fn serial(&self, revision: Revision, generation: u32) -> u32 {
-        let revision = u32::try_from(revision.get().rem_euclid(1 << 32)).unwrap_or(0);
-        self.serial_base.wrapping_add(revision).wrapping_add(generation)
+        soa_serial(self.serial_base, revision, generation)
     }
+}
+
+/// The SOA serial of a domain's revision at a platform generation.
+pub fn soa_serial(serial_base: u32, revision: Revision, generation: u32) -> u32 {
+    let revision = u32::try_from(revision.get().rem_euclid(1 << 32)).unwrap_or(0);
+    serial_base.wrapping_add(revision).wrapping_add(generation)
 }
 
 /// Which RRset of a domain.

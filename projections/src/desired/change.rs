@@ -119,25 +119,28 @@ impl Changes {
 
 /// Adds what one event changes.
 pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
-    if let Some(id) = e.operation
-        && matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster)
-    {
-        let row = OperationRow {
-            id,
-            kind: operation_kind(e.event),
-            domain: e.domain.map(|(id, name)| (id, name.to_owned())),
-            tenant: e.tenant,
-            revision: e.revision,
-            actor: e.actor,
-            at: e.at,
-        };
-        changes.operations.entry(id).or_insert(row);
+    if let Some(row) = operation_row(e) {
+        changes.operations.entry(row.id).or_insert(row);
     }
     match (e.stream.kind, e.domain) {
         (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
         (StreamKind::DnsCluster, domain) => fold_cluster(changes, e, domain.map(|d| d.0)),
         _ => fold_account(changes, e),
     }
+}
+
+/// The operation that an event begins, if it does. The first event of a mutation decides its kind.
+pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
+    let id = e.operation.filter(|_| matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster))?;
+    Some(OperationRow {
+        id,
+        kind: operation_kind(e.event),
+        domain: e.domain.map(|(id, name)| (id, name.to_owned())),
+        tenant: e.tenant,
+        revision: e.revision,
+        actor: e.actor,
+        at: e.at,
+    })
 }
 
 fn operation_kind(event: &Event) -> &'static str {
@@ -210,19 +213,19 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
 
 fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>) {
     let cluster = e.stream.id;
-    let mut enabled = |enabled: bool| {
-        changes.others.push(json!({
-            "do": "cluster_enabled", "id": cluster, "enabled": enabled, "revision": e.revision,
-        }));
-    };
     match e.event {
         Event::ClusterCreated(created) => changes.others.push(json!({
             "do": "cluster_put", "id": cluster, "name": created.name, "database_url_file": created.database_url_file,
             "dns": created.dns, "front": created.front, "nameservers": created.nameservers,
             "enabled": created.enabled, "revision": e.revision, "at": e.at,
         })),
-        Event::ClusterEnabled(_) => enabled(true),
-        Event::ClusterDisabled(_) => enabled(false),
+        Event::ClusterUpdated(change) => changes.others.push(json!({
+            "do": "cluster_update", "id": cluster, "database_url_file": change.after.database_url_file,
+            "dns": change.after.dns, "front": change.after.front, "nameservers": change.after.nameservers,
+            "revision": e.revision,
+        })),
+        Event::ClusterEnabled(_) => changes.others.push(cluster_enabled(e, true)),
+        Event::ClusterDisabled(_) => changes.others.push(cluster_enabled(e, false)),
         other => {
             if let (Some(id), Some((state, fact))) = (domain, outcome(other)) {
                 changes.others.push(json!({
@@ -233,6 +236,10 @@ fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>)
             }
         }
     }
+}
+
+fn cluster_enabled(e: &Folded<'_>, enabled: bool) -> Value {
+    json!({"do": "cluster_enabled", "id": e.stream.id, "enabled": enabled, "revision": e.revision})
 }
 
 /// The deployment's state after a fact (contract section 7); none where the

@@ -3,4 +3,6 @@
 
 mod change;
 
-pub use change::{Changes, DomainTouch, Folded, OperationRow, RrsetPut, RrsetRow, fold, pause_key};
+pub use change::{
+    Changes, DomainTouch, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row, pause_key,
+};

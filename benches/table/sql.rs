@@ -1,0 +1,65 @@
+//! Statements of the benchmarks.
+
+/// Rows that the raw writer of the append rows needs: 100 domains with one RRset each, on two clusters.
+pub const RAW_SEED: &str = "
+create sequence raw_positions;
+insert into streams select ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 1, 1, decode(repeat('ab', 32), 'hex')
+  from generate_series(1, 100) n;
+insert into desired.domains (id, name, name_key, tenant_id, status, revision, labels, serial_base, created_at, updated_at)
+select ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'raw' || n || '.example', 'example raw' || n,
+       '00000000-0000-7000-8000-000000000001', 'active', 1, '{}', 1, now(), now() from generate_series(1, 100) n;
+insert into desired.deployments (cluster_id, domain_id, wanted, desired_revision, desired_generation, desired_at)
+select ('00000000-0000-7000-8000-00000000000' || c)::uuid, d.id, true, 1, 0, now()
+  from desired.domains d, generate_series(1, 2) c;
+";
+
+/// One command's rows, as a transaction of pgbench: every table that a PUT of one RRset writes.
+pub const RAW_PUT: &str = "\\set d random(1, 100)
+\\set n random(1, 1000)
+\\set v random(1, 250)
+begin;
+update streams set revision = revision + 1, last_hash = decode(repeat('cd', 32), 'hex')
+ where id = ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid;
+insert into desired.rrsets (domain_id, owner_key, type, owner, ttl, records, comment, changed)
+values (('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid, 'w' || (:n)::text, 1, 'w' || (:n)::text, 300,
+        array['192.0.2.' || (:v)::text], null, 1)
+on conflict (domain_id, owner_key, type) do update set ttl = excluded.ttl, records = excluded.records, changed = excluded.changed;
+update desired.domains set revision = revision + 1, updated_at = now()
+ where id = ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid;
+update desired.deployments set desired_revision = desired_revision + 1, desired_at = now(), state = 'pending', attempts = 0
+ where domain_id = ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid;
+insert into operations.operations (id, kind, lane, domain_id, domain, tenant_id, revision, actor_id, created_at)
+values (gen_random_uuid(), 'domain.rrsets', 'runtime', ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid,
+        'raw.example', '00000000-0000-7000-8000-000000000001', 1, '00000000-0000-7000-8000-000000000001', now());
+insert into events (position, id, stream_kind, stream_id, revision, seq, type, schema, at, domain_id, domain, tenant_id,
+                    actor_kind, actor_id, request_id, operation_id, hash, data)
+select p, gen_random_uuid(), 1, ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid, p, 0, 'rrset.replaced', 1,
+       now(), ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid, 'raw.example',
+       '00000000-0000-7000-8000-000000000001', 2, '00000000-0000-7000-8000-000000000001', gen_random_uuid(),
+       gen_random_uuid(), decode(repeat('ef', 32), 'hex'),
+       '{\"name\":\"w\",\"type\":\"A\",\"before\":{\"ttl\":300,\"records\":[\"192.0.2.1\"],\"comment\":null},\"after\":{\"ttl\":300,\"records\":[\"192.0.2.2\"],\"comment\":null}}'
+  from nextval('raw_positions') p;
+commit;
+";
+
+/// The whole log, ordered, as a replay would have to read it.
+pub const COPY_LOG: &str = "copy (select * from events order by position) to stdout (format binary)";
+
+/// Positions of the log.
+pub const HEAD: &str = "select coalesce(max(position), 0) from events";
+
+/// The finished rows of a PowerDNS database.
+pub const COPY_RECORDS_OUT: &str = "copy (select domain_id, name, type, content, ttl, prio, disabled, ordername, auth \
+     from records order by name) to stdout (format binary)";
+
+/// A table like that of PowerDNS, with its indexes.
+pub const SCRATCH_RECORDS: &str = "drop table if exists scratch_records; \
+     create table scratch_records (like records including defaults including constraints including indexes)";
+
+/// The finished rows, as fast as PostgreSQL takes them.
+pub const COPY_RECORDS_IN: &str = "copy scratch_records (domain_id, name, type, content, ttl, prio, disabled, ordername, auth) \
+     from stdin (format binary)";
+
+pub const DROP_SCRATCH: &str = "drop table scratch_records";
+
+pub const COUNT_RECORDS: &str = "select count(*) from records where type is not null";

@@ -1,0 +1,113 @@
+//! Decisions about DNS clusters and what was observed on them.
+
+use super::decide::{free, named, plain, refuse};
+use super::{
+    AdminCommand, AdminView, CLUSTERS_MAX_COUNT, ClusterPatch, NAME_MAX_BYTES, NAMESERVERS_COUNT, Observation,
+};
+use crate::domain::Decided;
+use crate::event::{Change, ClusterCreated, ClusterSettings, Event, Nothing};
+use crate::ids::{ClusterId, OperationId, Revision};
+use crate::reject::{Fault, Reject};
+
+/// Every fault of how a cluster is to be reached.
+fn faults_of(cluster: &ClusterSettings) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if !cluster.database_url_file.starts_with('/') {
+        let detail = "the absolute path of a file that holds the database's URL";
+        faults.push(Fault::at("/database_url_file", "invalid_path", detail));
+    }
+    for (pointer, address) in [("/dns", Some(&cluster.dns)), ("/front", cluster.front.as_ref())] {
+        if address.is_some_and(|text| text.parse::<std::net::SocketAddr>().is_err()) {
+            faults.push(Fault::at(pointer, "invalid_address", "an address and port, as 192.0.2.1:53"));
+        }
+    }
+    if cluster.nameservers.len() > *NAMESERVERS_COUNT.end() {
+        faults.push(Fault::at("/nameservers", "nameserver_count", "at most 8 nameservers"));
+    }
+    faults
+}
+
+pub(super) fn create(
+    view: &AdminView,
+    command: &AdminCommand,
+    cluster: &ClusterCreated,
+) -> Result<Decided, Reject> {
+    let mut faults = faults_of(&ClusterSettings {
+        database_url_file: cluster.database_url_file.clone(),
+        dns: cluster.dns.clone(),
+        front: cluster.front.clone(),
+        nameservers: cluster.nameservers.clone(),
+    });
+    named("/name", &cluster.name, NAME_MAX_BYTES, &mut faults);
+    if view.clusters >= CLUSTERS_MAX_COUNT {
+        let detail = format!("at most {CLUSTERS_MAX_COUNT} DNS clusters");
+        faults.push(Fault::at("", "too_many_clusters", detail));
+    }
+    refuse(faults)?;
+    free(view, "DNS cluster", &cluster.name)?;
+    plain(view, command, vec![Event::ClusterCreated(cluster.clone())])
+}
+
+pub(super) fn update(
+    view: &AdminView,
+    command: &AdminCommand,
+    id: ClusterId,
+    patch: &ClusterPatch,
+) -> Result<Decided, Reject> {
+    let Some(before) = view.cluster.clone() else {
+        return Err(Reject::NotFound(format!("DNS cluster {id}")));
+    };
+    let patch = patch.clone();
+    let after = ClusterSettings {
+        database_url_file: patch.database_url_file.unwrap_or_else(|| before.database_url_file.clone()),
+        dns: patch.dns.unwrap_or_else(|| before.dns.clone()),
+        front: patch.front.unwrap_or_else(|| before.front.clone()),
+        nameservers: patch.nameservers.unwrap_or_else(|| before.nameservers.clone()),
+    };
+    refuse(faults_of(&after))?;
+    if before == after {
+        return Ok(Decided::Unchanged { revision: view.revision });
+    }
+    plain(view, command, vec![Event::ClusterUpdated(Change { before, after })])
+}
+
+pub(super) fn enable(
+    view: &AdminView,
+    command: &AdminCommand,
+    cluster: ClusterId,
+    enabled: bool,
+    operation: OperationId,
+) -> Result<Decided, Reject> {
+    if view.revision == Revision::ZERO {
+        return Err(Reject::NotFound(format!("DNS cluster {cluster}")));
+    }
+    if view.enabled == enabled {
+        return Ok(Decided::Unchanged { revision: view.revision });
+    }
+    let event = if enabled { Event::ClusterEnabled(Nothing {}) } else { Event::ClusterDisabled(Nothing {}) };
+    let mut decided = plain(view, command, vec![event]);
+    if let (true, Ok(Decided::Changed(decision))) = (enabled, &mut decided) {
+        decision.operation = Some(operation);
+        decision.events.iter_mut().for_each(|event| event.operation = Some(operation));
+    }
+    decided
+}
+
+pub(super) fn record(
+    view: &AdminView,
+    command: &AdminCommand,
+    observed: &[Observation],
+) -> Result<Decided, Reject> {
+    if observed.is_empty() {
+        return Ok(Decided::Unchanged { revision: view.revision });
+    }
+    let events = observed.iter().map(|seen| seen.outcome.clone().into_event()).collect();
+    let mut decided = plain(view, command, events);
+    if let Ok(Decided::Changed(decision)) = &mut decided {
+        for (event, seen) in decision.events.iter_mut().zip(observed) {
+            event.domain = Some((seen.domain, seen.name.clone()));
+            event.tenant = Some(seen.tenant);
+        }
+    }
+    decided
+}

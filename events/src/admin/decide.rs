@@ -1,0 +1,187 @@
+//! The decision itself.
+
+use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, platform};
+use crate::actor::{self, Access, Caller, Verb};
+use crate::dns::DomainName;
+use crate::domain::{Decided, Decision};
+use crate::envelope::NewEvent;
+use crate::event::{
+    Event, MemberAdded, MemberRemoved, OperationFinished, PlatformInitialized, TenantCreated, TokenCreated,
+    TokenRevoked, UserCreated,
+};
+use crate::ids::{DomainId, OperationId, Revision, TenantId};
+use crate::reject::{Fault, Reject};
+
+/// Whether the caller may ask for this at all.
+///
+/// # Errors
+/// Why not.
+pub fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> {
+    if let AdminCommand::RevokeToken { possessed: true, .. } = command {
+        return Ok(());
+    }
+    match actor::decide(caller, Verb::Write, command.resource()) {
+        Access::Granted => Ok(()),
+        Access::Forbidden => Err(Reject::Forbidden("this needs an administrator".into())),
+        Access::Hidden => Err(Reject::NotFound("the user".into())),
+    }
+}
+
+pub(super) fn one(pointer: &str, code: &'static str, detail: impl Into<String>) -> Reject {
+    Reject::Invalid(vec![Fault::at(pointer, code, detail)])
+}
+
+pub(super) fn named(pointer: &str, name: &str, most: usize, faults: &mut Vec<Fault>) {
+    if name.trim().is_empty() || name.len() > most || name.chars().any(char::is_control) {
+        let detail = format!("1 to {most} octets without control characters");
+        faults.push(Fault::at(pointer, "invalid_name", detail));
+    }
+}
+
+/// Decides one command.
+///
+/// # Errors
+/// Why not, with every fault of the input.
+pub fn decide(
+    view: &AdminView,
+    command: &AdminCommand,
+    caller: &Caller,
+    operation: OperationId,
+) -> Result<Decided, Reject> {
+    permitted(caller, command)?;
+    let unchanged = Ok(Decided::Unchanged { revision: view.revision });
+    match command {
+        AdminCommand::InitializePlatform { tenant } => {
+            if view.revision > Revision::ZERO {
+                return unchanged;
+            }
+            let initialized = Event::PlatformInitialized(PlatformInitialized { tenant: *tenant });
+            plain(view, command, vec![initialized])
+        }
+        AdminCommand::SetDnsIdentity(after) => platform::identity(view, command, after),
+        AdminCommand::CreateTenant { .. }
+        | AdminCommand::AddMember { .. }
+        | AdminCommand::RemoveMember { .. }
+        | AdminCommand::CreateUser { .. }
+        | AdminCommand::CreateToken { .. }
+        | AdminCommand::RevokeToken { .. } => account(view, command),
+        AdminCommand::CreateCluster { cluster, .. } => cluster::create(view, command, cluster),
+        AdminCommand::UpdateCluster { cluster, patch } => cluster::update(view, command, *cluster, patch),
+        AdminCommand::SetClusterEnabled { cluster, enabled } => {
+            cluster::enable(view, command, *cluster, *enabled, operation)
+        }
+        AdminCommand::Pause { scope, reason } | AdminCommand::Resume { scope, reason } => {
+            platform::pause(view, command, scope, reason)
+        }
+        AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
+        AdminCommand::FinishOperation { domain, tenant, finished } => {
+            finish(view, command, domain, *tenant, finished)
+        }
+    }
+}
+
+/// Tenants, users and their tokens.
+fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> {
+    let unchanged = Ok(Decided::Unchanged { revision: view.revision });
+    match command {
+        AdminCommand::CreateTenant { name, labels, external_id, .. } => {
+            let mut faults = crate::domain::tag_faults(labels, external_id.as_deref());
+            named("/name", name, NAME_MAX_BYTES, &mut faults);
+            refuse(faults)?;
+            free(view, "tenant", name)?;
+            let created = TenantCreated {
+                name: name.clone(),
+                labels: labels.clone(),
+                external_id: external_id.clone(),
+            };
+            plain(view, command, vec![Event::TenantCreated(created)])
+        }
+        AdminCommand::AddMember { user, .. } | AdminCommand::RemoveMember { user, .. } => {
+            if view.revision == Revision::ZERO || !view.user_exists {
+                return Err(Reject::NotFound("the tenant or the user".into()));
+            }
+            let add = matches!(command, AdminCommand::AddMember { .. });
+            if add == view.member {
+                return unchanged;
+            }
+            let event = if add {
+                Event::MemberAdded(MemberAdded { user: *user })
+            } else {
+                Event::MemberRemoved(MemberRemoved { user: *user })
+            };
+            plain(view, command, vec![event])
+        }
+        AdminCommand::CreateUser { admin, .. } => {
+            free(view, "user", "with this mail address")?;
+            plain(view, command, vec![Event::UserCreated(UserCreated { admin: *admin })])
+        }
+        AdminCommand::CreateToken { token, name, expires_at, .. } => {
+            if view.revision == Revision::ZERO {
+                return Err(Reject::NotFound("the user".into()));
+            }
+            let mut faults = Vec::new();
+            named("/name", name, TOKEN_NAME_MAX_BYTES, &mut faults);
+            refuse(faults)?;
+            let created = TokenCreated { token: *token, name: name.clone(), expires_at: *expires_at };
+            plain(view, command, vec![Event::TokenCreated(created)])
+        }
+        AdminCommand::RevokeToken { token, .. } => {
+            if !view.token_active {
+                return Err(Reject::NotFound(format!("token {token}")));
+            }
+            plain(view, command, vec![Event::TokenRevoked(TokenRevoked { token: *token })])
+        }
+        _ => unchanged,
+    }
+}
+
+fn finish(
+    view: &AdminView,
+    command: &AdminCommand,
+    domain: &Option<(DomainId, DomainName)>,
+    tenant: Option<TenantId>,
+    finished: &OperationFinished,
+) -> Result<Decided, Reject> {
+    let unchanged = Ok(Decided::Unchanged { revision: view.revision });
+    if view.operation_terminal {
+        return unchanged;
+    }
+    let event = Event::OperationFinished(finished.clone());
+    let mut decided = plain(view, command, vec![event]);
+    if let Ok(Decided::Changed(decision)) = &mut decided {
+        for event in &mut decision.events {
+            event.domain.clone_from(domain);
+            event.tenant = tenant;
+            event.operation = Some(finished.operation);
+        }
+    }
+    decided
+}
+
+pub(super) fn refuse(faults: Vec<Fault>) -> Result<(), Reject> {
+    if faults.is_empty() { Ok(()) } else { Err(Reject::Invalid(faults)) }
+}
+
+pub(super) fn free(view: &AdminView, what: &str, name: &str) -> Result<(), Reject> {
+    if view.name_taken {
+        return Err(Reject::NameTaken(format!("there is a {what} {name} already")));
+    }
+    Ok(())
+}
+
+#[allow(clippy::unnecessary_wraps)] // so that every arm of `decide` reads alike
+pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>) -> Result<Decided, Reject> {
+    let tenant = match command {
+        AdminCommand::CreateTenant { id, .. } => Some(*id),
+        AdminCommand::AddMember { tenant, .. } | AdminCommand::RemoveMember { tenant, .. } => Some(*tenant),
+        _ => None,
+    };
+    let wrap = |event| NewEvent { stream: command.stream(), domain: None, tenant, operation: None, event };
+    Ok(Decided::Changed(Decision {
+        events: events.into_iter().map(wrap).collect(),
+        revision: view.revision.next(),
+        operation: None,
+        guards: Vec::new(),
+        warnings: Vec::new(),
+    }))
+}

@@ -1,0 +1,267 @@
+//! Decisions about everything that is not a domain: tenants, users, tokens, DNS
+//! clusters, the platform, deployments and the end of operations. Each reads a
+//! view of a few facts; whoever may do it is decided by the one policy.
+
+mod cluster;
+mod decide;
+mod platform;
+
+pub use decide::{decide, permitted};
+
+use crate::actor::Resource;
+use crate::dns::DomainName;
+use crate::event::{
+    ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
+    OperationFinished, PauseScope,
+};
+use crate::ids::{ClusterId, DomainId, Revision, StreamRef, TenantId, TokenId, UserId};
+use crate::time::Timestamp;
+
+/// Octets of a tenant's, cluster's or edge's name, at most.
+pub const NAME_MAX_BYTES: usize = 255;
+/// Octets of a token's name, at most.
+pub const TOKEN_NAME_MAX_BYTES: usize = 100;
+/// Octets of the reason of a pause, at most.
+pub const REASON_MAX_BYTES: usize = 500;
+/// DNS clusters, at most.
+pub const CLUSTERS_MAX_COUNT: i64 = 16;
+/// Nameservers of a cluster or of the platform.
+pub const NAMESERVERS_COUNT: std::ops::RangeInclusive<usize> = 2..=8;
+
+/// What the reconciler observed of one domain on a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The domain.
+    pub domain: DomainId,
+    /// Its name.
+    pub name: DomainName,
+    /// Its owner.
+    pub tenant: TenantId,
+    /// What is said of it.
+    pub outcome: Outcome,
+}
+
+/// What an observation says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The candidate waits longer than a second to be activated.
+    Rendered(DeploymentFact),
+    /// The candidate was refused; the active state is unchanged.
+    Rejected(DeploymentFact),
+    /// Activated, but not verified within a second.
+    Activated(DeploymentFact),
+    /// Verified on the real listener.
+    Acknowledged(DeploymentFact),
+    /// It did not work this time; the active state is unchanged.
+    Failed(DeploymentFact),
+    /// Overtaken by a newer revision before it was active.
+    Superseded(DeploymentFact),
+    /// Works again after a failure.
+    Recovered(DeploymentFact),
+    /// The target holds what this log does not know.
+    Ahead(DeploymentFact),
+    /// Rows that differed were put right.
+    Mended(DriftMended),
+}
+
+impl Outcome {
+    fn into_event(self) -> Event {
+        match self {
+            Self::Rendered(fact) => Event::DeploymentRendered(fact),
+            Self::Rejected(fact) => Event::DeploymentRejected(fact),
+            Self::Activated(fact) => Event::DeploymentActivated(fact),
+            Self::Acknowledged(fact) => Event::DeploymentAcknowledged(fact),
+            Self::Failed(fact) => Event::DeploymentFailed(fact),
+            Self::Superseded(fact) => Event::DeploymentSuperseded(fact),
+            Self::Recovered(fact) => Event::DeploymentRecovered(fact),
+            Self::Ahead(fact) => Event::DeploymentAhead(fact),
+            Self::Mended(fact) => Event::DriftMended(fact),
+        }
+    }
+}
+
+/// What can be asked besides commands on domains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdminCommand {
+    /// Make the platform's own tenant.
+    InitializePlatform {
+        /// The id it will have.
+        tenant: TenantId,
+    },
+    /// Say what every zone says of the platform.
+    SetDnsIdentity(DnsIdentity),
+    /// Make a tenant.
+    CreateTenant {
+        /// The id it will have.
+        id: TenantId,
+        /// Its name.
+        name: String,
+        /// Labels.
+        labels: Labels,
+        /// The operator's own number for it.
+        external_id: Option<String>,
+    },
+    /// Make a user a member of a tenant.
+    AddMember {
+        /// The tenant.
+        tenant: TenantId,
+        /// The user.
+        user: UserId,
+    },
+    /// End a membership.
+    RemoveMember {
+        /// The tenant.
+        tenant: TenantId,
+        /// The user.
+        user: UserId,
+    },
+    /// Make a user. Its mail address travels beside the command, not in it.
+    CreateUser {
+        /// The id it will have.
+        id: UserId,
+        /// Administrator of the platform.
+        admin: bool,
+    },
+    /// Make a token. Its secret travels beside the command, hashed.
+    CreateToken {
+        /// Whose.
+        user: UserId,
+        /// The id it will have.
+        token: TokenId,
+        /// What its owner calls it.
+        name: String,
+        /// When it stops working by itself.
+        expires_at: Option<Timestamp>,
+    },
+    /// Revoke a token.
+    RevokeToken {
+        /// Whose.
+        user: UserId,
+        /// Which.
+        token: TokenId,
+        /// Shown by its holder: possession suffices to revoke it.
+        possessed: bool,
+    },
+    /// Register a DNS cluster.
+    CreateCluster {
+        /// The id it will have.
+        id: ClusterId,
+        /// What is said of it.
+        cluster: ClusterCreated,
+    },
+    /// Change how a cluster is reached.
+    UpdateCluster {
+        /// Which.
+        cluster: ClusterId,
+        /// What changes.
+        patch: ClusterPatch,
+    },
+    /// Take a cluster in or out of deployment.
+    SetClusterEnabled {
+        /// Which.
+        cluster: ClusterId,
+        /// In or out.
+        enabled: bool,
+    },
+    /// Pause deployments.
+    Pause {
+        /// Which.
+        scope: PauseScope,
+        /// Why.
+        reason: String,
+    },
+    /// Resume deployments.
+    Resume {
+        /// Which.
+        scope: PauseScope,
+        /// Why.
+        reason: String,
+    },
+    /// Record what the reconciler observed on a cluster.
+    RecordDeployments {
+        /// The cluster.
+        cluster: ClusterId,
+        /// What was observed, of many domains.
+        observed: Vec<Observation>,
+    },
+    /// End operations in a way that deployment facts alone do not tell.
+    FinishOperation {
+        /// The domain concerned.
+        domain: Option<(DomainId, DomainName)>,
+        /// Its owner.
+        tenant: Option<TenantId>,
+        /// How it ended.
+        finished: OperationFinished,
+    },
+}
+
+/// What `PATCH` says of a DNS cluster; what is none stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterPatch {
+    /// The file that holds the URL of its database.
+    pub database_url_file: Option<String>,
+    /// Address and port of its PowerDNS.
+    pub dns: Option<String>,
+    /// `Some(None)`: there is no dnsdist that answers from it alone.
+    pub front: Option<Option<String>>,
+    /// The names under which it is delegated to.
+    pub nameservers: Option<Vec<DomainName>>,
+}
+
+/// The facts that a decision reads. Those that a command does not need stay at their default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AdminView {
+    /// The newest revision of the command's stream; 0 when it does not exist.
+    pub revision: Revision,
+    /// The name (or mail address) is in use by another.
+    pub name_taken: bool,
+    /// The user named by the command exists.
+    pub user_exists: bool,
+    /// The user is a member of the tenant already.
+    pub member: bool,
+    /// The token exists and is not revoked.
+    pub token_active: bool,
+    /// The cluster is enabled.
+    pub enabled: bool,
+    /// How the cluster is reached now.
+    pub cluster: Option<ClusterSettings>,
+    /// Clusters that exist.
+    pub clusters: i64,
+    /// The scope is paused already.
+    pub paused: bool,
+    /// The domain or target that a pause names exists.
+    pub scope_exists: bool,
+    /// The platform's DNS identity and how often it changed.
+    pub identity: Option<(DnsIdentity, u32)>,
+    /// The operation has ended already.
+    pub operation_terminal: bool,
+}
+
+impl AdminCommand {
+    /// The stream that the command writes.
+    pub fn stream(&self) -> StreamRef {
+        match self {
+            Self::InitializePlatform { .. }
+            | Self::SetDnsIdentity(_)
+            | Self::Pause { .. }
+            | Self::Resume { .. } => StreamRef::PLATFORM,
+            Self::CreateTenant { id, .. } => StreamRef::tenant(*id),
+            Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => StreamRef::tenant(*tenant),
+            Self::CreateUser { id, .. } => StreamRef::user(*id),
+            Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => StreamRef::user(*user),
+            Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
+            Self::UpdateCluster { cluster, .. }
+            | Self::SetClusterEnabled { cluster, .. }
+            | Self::RecordDeployments { cluster, .. } => StreamRef::cluster(*cluster),
+            Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
+        }
+    }
+
+    fn resource(&self) -> Resource {
+        match self {
+            Self::CreateToken { user, .. } => Resource::User(*user),
+            Self::RevokeToken { user, .. } => Resource::User(*user),
+            _ => Resource::Platform,
+        }
+    }
+}

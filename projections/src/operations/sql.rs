@@ -1,0 +1,41 @@
+//! Statements of `operations`.
+
+pub(super) const TARGETS: &str = "select cluster_id, name, enabled from operations.targets";
+
+/// $1 domains, $2 operations, $3 whether every open one.
+pub(super) const OPERATIONS: &str = "select id, domain_id, cluster_id, revision, state, served from operations.operations \
+     where (state in ('pending', 'running') and (domain_id = any($1) or cluster_id is not null or $3)) \
+     or id = any($2)";
+
+/// $1 domains, $2 whether those of every open operation.
+pub(super) const VERIFIED: &str = "select domain_id, cluster_id, revision from operations.verified \
+     where domain_id = any($1) or ($2 and domain_id in \
+     (select domain_id from operations.operations where state in ('pending', 'running')))";
+
+/// $1 … $8 the columns, one array each. The append has made most of them already.
+pub(super) const BEGIN: &str = "insert into operations.operations (id, kind, lane, domain_id, domain, tenant_id, revision, actor_id, created_at) \
+     select id, kind, 'runtime', domain_id, domain, tenant_id, revision, actor_id, at \
+     from unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::uuid[], $6::bigint[], $7::uuid[], \
+     $8::timestamptz[]) as o(id, kind, domain_id, domain, tenant_id, revision, actor_id, at) \
+     on conflict do nothing";
+
+/// $1 … $8 the columns, one array each.
+pub(super) const UPDATE: &str = "update operations.operations t set state = o.state, served = o.served, \
+     superseded_by = o.superseded_by, partial = o.partial::jsonb, error = o.error::jsonb, \
+     finished_at = o.finished_at, cluster_id = o.cluster_id \
+     from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[], \
+     $8::uuid[]) as o(id, state, served, superseded_by, partial, error, finished_at, cluster_id) \
+     where t.id = o.id";
+
+/// $1 domains, $2 clusters, $3 revisions, pairwise.
+pub(super) const PUT_VERIFIED: &str = "insert into operations.verified as t (domain_id, cluster_id, revision) \
+     select * from unnest($1::uuid[], $2::uuid[], $3::bigint[]) \
+     on conflict (domain_id, cluster_id) do update set revision = excluded.revision";
+
+/// $1 clusters, $2 names, $3 whether enabled, pairwise.
+pub(super) const PUT_TARGETS: &str = "insert into operations.targets as t (cluster_id, name, enabled) \
+     select * from unnest($1::uuid[], $2::text[], $3::boolean[]) \
+     on conflict (cluster_id) do update set name = excluded.name, enabled = excluded.enabled";
+
+/// Every statement, for the test that prepares them.
+pub const ALL: &[&str] = &[TARGETS, OPERATIONS, VERIFIED, BEGIN, UPDATE, PUT_VERIFIED, PUT_TARGETS];

@@ -1,0 +1,186 @@
+//! `headwater admin`: users and tokens, made directly on the control database, for the time when nobody has a token
+//! yet. What is made is printed alone on stdout.
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use headwater_events::actor::Caller;
+use headwater_events::admin::AdminCommand as Admin;
+use headwater_events::event::Labels;
+use headwater_events::ids::{TenantId, TokenId, UserId};
+use headwater_events::time::Timestamp;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use uuid::Uuid;
+
+use crate::command::{Aside, Command, Meta, Outcome};
+use crate::config::Config;
+use crate::mail::MailAddress;
+use crate::query::accounts::{self, TenantFilter};
+use crate::secret::Secret;
+use crate::serve::Log;
+use crate::token;
+
+/// What can be made.
+#[derive(Subcommand)]
+pub enum AdminCommand {
+    /// Make a user and print its id
+    #[command(after_help = "Example:\n  headwater admin create-user ann@example.com --tenant acme")]
+    CreateUser {
+        /// Its mail address
+        email: MailAddress,
+        /// Administrator of the platform
+        #[arg(long)]
+        admin: bool,
+        /// Make it a member of this tenant, which is made if there is none of the name
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Print {"id": …}
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a token for a user and print it
+    #[command(
+        after_help = "Example:\n  headwater admin create-token ann@example.com --name ci --expires-in 30d"
+    )]
+    CreateToken {
+        /// The user's mail address
+        email: MailAddress,
+        /// What the token is called
+        #[arg(long)]
+        name: String,
+        /// When it stops working: 90m, 12h, 30d
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        expires_in: Option<Duration>,
+        /// Print {"id": …, "token": …}
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let fault = || format!("{text:?} is not a time such as 90m, 12h or 30d");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(fault)?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(fault()),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(fault)?;
+    if seconds == 0 { Err(fault()) } else { Ok(Duration::from_secs(seconds)) }
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub async fn run(file: Option<&Path>, command: AdminCommand) -> Result<()> {
+    let log = Log::open(&Config::load(file)?).await?;
+    let made = make(&log, command).await;
+    log.close().await;
+    let (alone, whole) = made?;
+    match whole {
+        Some(whole) => println!("{whole}"),
+        None => println!("{}", alone.expose()),
+    }
+    Ok(())
+}
+
+/// What to print alone, and the JSON when that was asked for.
+async fn make(log: &Log, command: AdminCommand) -> Result<(Secret, Option<Value>)> {
+    match command {
+        AdminCommand::CreateUser { email, admin, tenant, json } => {
+            let id = create_user(log, &email, admin).await?;
+            if let Some(name) = tenant {
+                let tenant = tenant_by_name(log, &name).await?;
+                submit(log, Admin::AddMember { tenant, user: id }, Aside::Nothing).await?;
+            }
+            Ok((Secret::new(id.to_string()), json.then(|| json!({"id": id}))))
+        }
+        AdminCommand::CreateToken { email, name, expires_in, json } => {
+            let user = accounts::user_by_email(&log.pool, email.as_str()).await?;
+            let user = user.with_context(|| format!("there is no user {email}: make it with create-user"))?;
+            let secret = token::generate();
+            let expires_at = expires_in.map(|span| log.clock.now().plus(span));
+            let id = create_token(log, user.id, name, expires_at, &secret).await?;
+            let whole = json.then(|| json!({"id": id, "token": secret.expose()}));
+            Ok((secret, whole))
+        }
+    }
+}
+
+/// Makes a user.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub(super) async fn create_user(log: &Log, email: &MailAddress, admin: bool) -> Result<UserId> {
+    let id = UserId::from_uuid(Uuid::now_v7());
+    let aside = Aside::Person { user: id, email: email.as_str().to_owned() };
+    submit(log, Admin::CreateUser { id, admin }, aside).await?;
+    Ok(id)
+}
+
+/// Makes a token of this secret.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub(super) async fn create_token(
+    log: &Log,
+    user: UserId,
+    name: String,
+    expires_at: Option<Timestamp>,
+    secret: &Secret,
+) -> Result<TokenId> {
+    let Some(hash) = token::hash(secret.expose()) else { bail!("this is not a token of ours") };
+    let token = TokenId::from_uuid(Uuid::now_v7());
+    let aside = Aside::TokenSecret { token, user, hash: *hash.bytes() };
+    submit(log, Admin::CreateToken { user, token, name, expires_at }, aside).await?;
+    Ok(token)
+}
+
+/// The tenant of this name; it is made if there is none.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub(super) async fn tenant_by_name(log: &Log, name: &str) -> Result<TenantId> {
+    let filter = TenantFilter { name: Some(name), ..TenantFilter::default() };
+    if let Some(found) = accounts::tenants_page(&log.pool, filter, None, 1).await?.first() {
+        return Ok(found.id);
+    }
+    create_tenant(log, TenantId::from_uuid(Uuid::now_v7()), name).await
+}
+
+/// Makes a tenant with this id.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub(super) async fn create_tenant(log: &Log, id: TenantId, name: &str) -> Result<TenantId> {
+    let command = Admin::CreateTenant { id, name: name.to_owned(), labels: Labels::new(), external_id: None };
+    submit(log, command, Aside::Nothing).await?;
+    Ok(id)
+}
+
+/// Submits a command as the control plane itself.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub(super) async fn submit(log: &Log, command: Admin, aside: Aside) -> Result<Outcome> {
+    let command = Command::Admin { command, aside };
+    Ok(log.commit.submit(Caller::system(), command, Meta::internal()).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("90m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(2_592_000)));
+        for bad in ["", "5", "d", "0s", "-1h", "1é", "99999999999999999999d"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

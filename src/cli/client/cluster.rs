@@ -1,0 +1,165 @@
+//! `headwater cluster`: the DNS clusters that domains are deployed to.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::error::ClientError;
+use super::http::Call;
+use super::list::{self, ListArgs};
+use super::mutate::{Change, Common, Say, carry_out};
+use super::output::{Column, data, object};
+use super::{Console, show_one};
+
+const COLUMNS: &[Column] = &[
+    ("ID", "/id"),
+    ("NAME", "/name"),
+    ("STATE", "/state"),
+    ("IN SERVICE", "/in_service"),
+    ("DNS", "/dns"),
+    ("FRONT", "/front"),
+    ("REACHED", "/reached_at"),
+    ("LAST ERROR", "/last_error"),
+];
+
+/// What can be done with clusters. A cluster is named by its id or its name.
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// Lists clusters
+    #[command(after_help = "Examples:
+  headwater cluster list")]
+    List {
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Registers a cluster and prints its id
+    #[command(after_help = "Examples:
+  headwater cluster create dns-1 --database-url-file /etc/headwater/dns-1.url --dns 192.0.2.53:53 \\
+    --nameserver ns1.example.net --enable
+
+The file with the URL of its database is read by the server, so it must be there.")]
+    Create(CreateArgs),
+    /// Shows a cluster
+    #[command(after_help = "Examples:
+  headwater cluster show dns-1")]
+    Show {
+        /// Its id or name
+        cluster: String,
+    },
+    /// Tries whether a cluster can be reached and answers: exit 3 when not
+    #[command(after_help = "Examples:
+  headwater cluster test dns-1")]
+    Test(Named),
+    /// Takes a cluster into deployment
+    #[command(after_help = "Examples:
+  headwater cluster enable dns-1 --note 'back from maintenance'")]
+    Enable(Named),
+    /// Takes a cluster out of deployment; it keeps answering what it has
+    #[command(after_help = "Examples:
+  headwater cluster disable dns-1 --note 'new disks'")]
+    Disable(Named),
+}
+
+/// A cluster to register.
+#[derive(Args)]
+pub struct CreateArgs {
+    /// Its name
+    name: String,
+    /// The file, on the server, with the URL of its PostgreSQL database
+    #[arg(long, value_name = "FILE")]
+    database_url_file: PathBuf,
+    /// Where its PowerDNS answers
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    dns: String,
+    /// Where it answers through the dnsdist before it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    front: Option<String>,
+    /// A name server that it serves; may be repeated
+    #[arg(long, value_name = "NAME")]
+    nameserver: Vec<String>,
+    /// Takes it into deployment at once
+    #[arg(long)]
+    enable: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A cluster and how it is changed.
+#[derive(Args)]
+pub struct Named {
+    /// Its id or name
+    cluster: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs it.
+pub async fn run(console: &Console, command: ClusterCommand) -> Result<()> {
+    match command {
+        ClusterCommand::List { list } => {
+            list::show(console, Call::get(&["dns-clusters"])?, COLUMNS, &list).await
+        }
+        ClusterCommand::Create(args) => create(console, args).await,
+        ClusterCommand::Show { cluster } => {
+            let id = id_of(console, &cluster).await?;
+            show_one(console, Call::get(&["dns-clusters", &id])?).await
+        }
+        ClusterCommand::Test(named) => test(console, named).await,
+        ClusterCommand::Enable(named) => switch(console, named, "enable").await,
+        ClusterCommand::Disable(named) => switch(console, named, "disable").await,
+    }
+}
+
+/// The id of a cluster that is named by its id or name.
+pub(super) async fn id_of(console: &Console, cluster: &str) -> Result<String> {
+    if Uuid::parse_str(cluster).is_ok() {
+        return Ok(cluster.to_owned());
+    }
+    let items = list::items(console, Call::get(&["dns-clusters"])?.query("limit", 1_000)).await?;
+    let found = items.iter().find(|item| item.get("name").and_then(|name| name.as_str()) == Some(cluster));
+    let id = found.and_then(|item| item.get("id")?.as_str());
+    id.map(str::to_owned)
+        .with_context(|| format!("there is no DNS cluster {cluster}: see `headwater cluster list`"))
+}
+
+async fn create(console: &Console, args: CreateArgs) -> Result<()> {
+    // The server resolves a relative path against its own directory, which nobody here means.
+    let file = std::path::absolute(&args.database_url_file).context("cannot find the current directory")?;
+    let Some(file) = file.to_str() else {
+        return Err(ClientError::usage("--database-url-file must be UTF-8"));
+    };
+    let mut body = json!({
+        "name": args.name, "database_url_file": file, "dns": args.dns, "nameservers": args.nameserver,
+    });
+    if let Some(front) = &args.front {
+        body["front"] = json!(front);
+    }
+    if args.enable {
+        body["enabled"] = json!(true);
+    }
+    carry_out(console, Call::post(&["dns-clusters"])?.json(&body), &args.common.into(), Say::Id).await
+}
+
+async fn switch(console: &Console, named: Named, verb: &str) -> Result<()> {
+    let id = id_of(console, &named.cluster).await?;
+    let call = Call::post(&["dns-clusters", &id, verb])?;
+    carry_out(console, call, &Change::from(named.common), Say::Outcome(&named.cluster)).await
+}
+
+async fn test(console: &Console, named: Named) -> Result<()> {
+    let id = id_of(console, &named.cluster).await?;
+    let call = named.common.apply(Call::post(&["dns-clusters", &id, "test"])?)?;
+    let answer = console.api.send(&call).await?;
+    let body = answer.json()?;
+    data(if console.json { answer.text.trim_end().to_owned() } else { object(&body) })?;
+    match body.get("ok") {
+        Some(serde_json::Value::Bool(false)) => {
+            Err(ClientError::refused(format!("the cluster {} did not pass", named.cluster)))
+        }
+        _ => Ok(()),
+    }
+}

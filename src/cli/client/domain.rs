@@ -1,0 +1,244 @@
+//! `headwater domain`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::http::Call;
+use super::list::{self, ListArgs};
+use super::mutate::{Change, Say, carry_out};
+use super::output::Column;
+use super::{Console, labels, read_input, show_one};
+
+const COLUMNS: &[Column] = &[
+    ("NAME", "/name"),
+    ("STATUS", "/status"),
+    ("REVISION", "/revision"),
+    ("TENANT", "/tenant"),
+    ("LABELS", "/labels"),
+    ("EXTERNAL ID", "/external_id"),
+];
+const REVISION_COLUMNS: &[Column] = &[
+    ("REVISION", "/revision"),
+    ("AT", "/at"),
+    ("ACTOR", "/actor/kind"),
+    ("ID", "/actor/id"),
+    ("EVENTS", "/events"),
+    ("NOTE", "/note"),
+];
+
+/// What can be done with domains.
+#[derive(Subcommand)]
+pub enum DomainCommand {
+    /// Makes a domain
+    #[command(after_help = "Examples:
+  headwater domain create example.com
+  headwater domain create example.com --active --wait --label customer=4711")]
+    Create(CreateArgs),
+    /// Lists domains
+    #[command(after_help = "Examples:
+  headwater domain list
+  headwater domain list --label customer=4711 --json | jq -r '.items[].name'")]
+    List(DomainFilter),
+    /// Shows a domain
+    #[command(after_help = "Examples:
+  headwater domain show example.com")]
+    Show {
+        /// The domain
+        domain: String,
+    },
+    /// Changes labels, external id or serial of a domain
+    #[command(after_help = "Examples:
+  headwater domain patch example.com --label plan=pro --remove-label trial
+  headwater domain patch example.com --serial-floor 2026010100 --wait")]
+    Patch(PatchArgs),
+    /// Deletes a domain; it can be restored for a while
+    #[command(after_help = "Examples:
+  headwater domain delete example.com --wait
+  headwater domain delete example.com --dry-run")]
+    Delete(Named),
+    /// Restores a deleted domain
+    #[command(after_help = "Examples:
+  headwater domain restore example.com --wait")]
+    Restore(Named),
+    /// Shows where a domain is served and where not yet
+    #[command(after_help = "Examples:
+  headwater domain status example.com")]
+    Status {
+        /// The domain
+        domain: String,
+    },
+    /// Lists the revisions of a domain, or shows one
+    #[command(after_help = "Examples:
+  headwater domain revisions example.com
+  headwater domain revisions example.com 7")]
+    Revisions {
+        /// The domain
+        domain: String,
+        /// What this one changed, and by whom
+        revision: Option<u64>,
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
+    },
+}
+
+/// A domain to make.
+#[derive(Args)]
+pub struct CreateArgs {
+    /// Its name
+    domain: String,
+    /// The tenant it will belong to; needed when you are in none or several
+    #[arg(long, value_name = "ID")]
+    tenant: Option<Uuid>,
+    /// Active at once, without a check of its delegation (administrators)
+    #[arg(long)]
+    active: bool,
+    /// A label; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+    /// Your own number for it
+    #[arg(long, value_name = "TEXT")]
+    external_id: Option<String>,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Which domains.
+#[derive(Args)]
+pub struct DomainFilter {
+    /// Only those with this label; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+    /// Only the one with this number of yours
+    #[arg(long, value_name = "TEXT")]
+    external_id: Option<String>,
+    /// Only those of this tenant
+    #[arg(long, value_name = "ID")]
+    tenant: Option<Uuid>,
+    /// Only those with this in their name
+    #[arg(long, value_name = "TEXT")]
+    q: Option<String>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// A change of a domain.
+#[derive(Args)]
+pub struct PatchArgs {
+    /// The domain
+    domain: String,
+    /// Sets a label; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+    /// Removes a label; may be repeated
+    #[arg(long, value_name = "KEY")]
+    remove_label: Vec<String>,
+    /// Sets your own number for it
+    #[arg(long, value_name = "TEXT", conflicts_with = "no_external_id")]
+    external_id: Option<String>,
+    /// Removes your own number
+    #[arg(long)]
+    no_external_id: bool,
+    /// Raises the SOA serial to at least this
+    #[arg(long, value_name = "N")]
+    serial_floor: Option<u32>,
+    /// A merge patch (RFC 7396) from a file, or from stdin with -
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// A domain and how it is changed.
+#[derive(Args)]
+pub struct Named {
+    /// The domain
+    domain: String,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Runs it.
+pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
+    match command {
+        DomainCommand::Create(args) => create(console, args).await,
+        DomainCommand::List(args) => {
+            let call = Call::get(&["domains"])?
+                .each("label", &args.label)
+                .maybe("external_id", args.external_id)
+                .maybe("tenant", args.tenant)
+                .maybe("q", args.q);
+            list::show(console, call, COLUMNS, &args.list).await
+        }
+        DomainCommand::Show { domain } => show_one(console, Call::get(&["domains", &domain])?).await,
+        DomainCommand::Patch(args) => patch(console, args).await,
+        DomainCommand::Delete(Named { domain, change }) => {
+            let call = Call::new(Method::DELETE, &["domains", &domain])?;
+            carry_out(console, call, &change, Say::Outcome(&domain)).await
+        }
+        DomainCommand::Restore(Named { domain, change }) => {
+            let call = Call::post(&["domains", &domain, "restore"])?;
+            carry_out(console, call, &change, Say::Outcome(&domain)).await
+        }
+        DomainCommand::Status { domain } => {
+            show_one(console, Call::get(&["domains", &domain, "status"])?).await
+        }
+        DomainCommand::Revisions { domain, revision: Some(revision), .. } => {
+            show_one(console, Call::get(&["domains", &domain, "revisions", &revision.to_string()])?).await
+        }
+        DomainCommand::Revisions { domain, revision: None, list } => {
+            let call = Call::get(&["domains", &domain, "revisions"])?;
+            list::show(console, call, REVISION_COLUMNS, &list.of_history()).await
+        }
+    }
+}
+
+async fn create(console: &Console, args: CreateArgs) -> Result<()> {
+    let mut body = Map::new();
+    body.insert("name".to_owned(), json!(args.domain));
+    if let Some(tenant) = args.tenant {
+        body.insert("tenant".to_owned(), json!(tenant));
+    }
+    if args.active {
+        body.insert("force_active".to_owned(), json!(true));
+    }
+    if !args.label.is_empty() {
+        body.insert("labels".to_owned(), Value::Object(labels(&args.label)?));
+    }
+    if let Some(number) = args.external_id {
+        body.insert("external_id".to_owned(), json!(number));
+    }
+    let call = Call::post(&["domains"])?.json(&Value::Object(body));
+    carry_out(console, call, &args.change, Say::Outcome(&args.domain)).await
+}
+
+async fn patch(console: &Console, args: PatchArgs) -> Result<()> {
+    let mut body = match &args.body {
+        Some(file) => serde_json::from_str::<Map<String, Value>>(&read_input(file)?)
+            .with_context(|| format!("{} is not a JSON object", file.display()))?,
+        None => Map::new(),
+    };
+    let mut changed = labels(&args.label)?;
+    changed.extend(args.remove_label.into_iter().map(|key| (key, Value::Null)));
+    if !changed.is_empty() {
+        body.insert("labels".to_owned(), Value::Object(changed));
+    }
+    if args.external_id.is_some() || args.no_external_id {
+        body.insert("external_id".to_owned(), json!(args.external_id));
+    }
+    if let Some(serial) = args.serial_floor {
+        body.insert("serial_floor".to_owned(), json!(serial));
+    }
+    if body.is_empty() {
+        return Err(super::error::ClientError::usage(
+            "nothing to change: give --label, --remove-label, --external-id, --serial-floor or --body",
+        ));
+    }
+    let call = Call::new(Method::PATCH, &["domains", &args.domain])?.json(&Value::Object(body));
+    carry_out(console, call, &args.change, Say::Outcome(&args.domain)).await
+}

@@ -1,0 +1,286 @@
+//! `headwater events`: the history of everything, and what happens now.
+//!
+//! What must hold for `tail`: no event is missed or shown twice, whatever happens to the connection in between. Only
+//! the id of the last complete block counts, and the server resumes exactly behind it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Console;
+use super::error::ClientError;
+use super::http::{Call, Stream};
+use super::list::{self, ListArgs};
+use super::output::{cell, data, safe, talk};
+use crate::cli::sse::{EVENT_MAX_BYTES, SseEvent, SseParser};
+
+/// The first pause before a reconnect, unless the server says another one; it doubles from there.
+const RECONNECT_PAUSE_MILLISECONDS: u64 = 500;
+/// The longest pause before a reconnect.
+const RECONNECT_PAUSE_MAX_SECONDS: u64 = 15;
+/// How often in a row a reconnect may fail: about a quarter of an hour.
+const RECONNECTS_MAX: u32 = 60;
+/// How often the first connection may fail: whoever starts a command wants to know.
+const FIRST_CONNECTS_MAX: u32 = 4;
+
+/// What can be done with events.
+#[derive(Subcommand)]
+pub enum EventsCommand {
+    /// Follows events as they happen, and comes back after a lost connection without a gap
+    #[command(after_help = "Examples:
+  headwater events tail
+  headwater events tail --after 0 --domain example.com
+  headwater events tail --type rrset. --json | jq -r .domain
+  headwater events tail --after 0a1b2c3d.1042 --limit 10")]
+    Tail(TailArgs),
+    /// Lists events, the oldest first
+    #[command(after_help = "Examples:
+  headwater events list --domain example.com
+  headwater events list --after 1042 --limit 100 --json")]
+    List {
+        /// Which ones.
+        #[command(flatten)]
+        filter: Filter,
+        /// Only those behind this position
+        #[arg(long, value_name = "POSITION", default_value_t = 0)]
+        after: u64,
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
+    },
+}
+
+/// Which events.
+#[derive(Args)]
+pub struct Filter {
+    /// Only those of this domain; may be repeated
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Vec<String>,
+    /// Only those whose type begins so; may be repeated
+    #[arg(long = "type", value_name = "PREFIX")]
+    types: Vec<String>,
+}
+
+impl Filter {
+    fn apply(&self, call: Call) -> Call {
+        call.each("domain", &self.domain).each("type", &self.types)
+    }
+}
+
+/// What to follow.
+#[derive(Args)]
+pub struct TailArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// Begins behind this position or id; 0 is the whole history [default: what happens from now on]
+    #[arg(long, value_name = "POSITION")]
+    after: Option<String>,
+    /// Ends after so many events
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+/// Runs it.
+pub async fn run(console: &Console, command: EventsCommand) -> Result<()> {
+    match command {
+        EventsCommand::Tail(args) => tail(console, &args).await,
+        EventsCommand::List { filter, after, list } => {
+            let call = filter.apply(Call::get(&["events"])?).query("after", after);
+            let lines = |rows: &[Value]| rows.iter().map(event_line).collect::<Vec<_>>().join("\n");
+            list::show_with(console, call, &list.of_history(), lines).await
+        }
+    }
+}
+
+/// One event for people.
+pub(super) fn event_line(event: &Value) -> String {
+    let text = |pointer: &str| cell(event.pointer(pointer));
+    let subject = match text("/domain") {
+        domain if domain.is_empty() => format!("{} {}", text("/stream/kind"), text("/stream/id")),
+        domain => domain,
+    };
+    let mut line = format!(
+        "{:>8}  {}  {:<24} {subject}  r{}.{}  {}",
+        text("/position"),
+        text("/at"),
+        text("/type"),
+        text("/revision"),
+        text("/seq"),
+        text("/actor/kind"),
+    );
+    let name = match text("/actor/name") {
+        name if name.is_empty() => text("/actor/id"),
+        name => name,
+    };
+    if !name.is_empty() {
+        line.push_str(&format!(" {name}"));
+    }
+    let note = text("/note");
+    if !note.is_empty() {
+        line.push_str(&format!("  ({note})"));
+    }
+    line
+}
+
+/// How one connection ended.
+enum Ended {
+    /// All that was asked for has been shown.
+    Enough,
+    /// The server closed it or it broke.
+    Lost(anyhow::Error),
+}
+
+async fn tail(console: &Console, args: &TailArgs) -> Result<()> {
+    let mut follower = Follower {
+        console,
+        args,
+        last_id: String::new(),
+        left: args.limit.unwrap_or(u64::MAX),
+        pause: Duration::from_millis(RECONNECT_PAUSE_MILLISECONDS),
+    };
+    let ended = tokio::select! {
+        ended = follower.follow() => ended,
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for Ctrl-C"),
+    };
+    if !follower.last_id.is_empty() {
+        talk(format_args!("go on from here with --after {}", safe(&follower.last_id)));
+    }
+    ended
+}
+
+struct Follower<'a> {
+    console: &'a Console,
+    args: &'a TailArgs,
+    /// Behind this the next connection begins; empty before the first id.
+    last_id: String,
+    left: u64,
+    pause: Duration,
+}
+
+impl Follower<'_> {
+    async fn follow(&mut self) -> Result<()> {
+        let mut failures = 0_u32;
+        let mut was_connected = false;
+        loop {
+            let (error, wait) = match self.console.api.open_once(&self.call()?).await {
+                Ok(stream) => {
+                    if was_connected {
+                        talk("connected again");
+                    }
+                    was_connected = true;
+                    let (before, first_left) = (self.last_id.clone(), self.left);
+                    match self.read(stream).await? {
+                        Ended::Enough => return Ok(()),
+                        Ended::Lost(error) => {
+                            if self.last_id != before || self.left != first_left {
+                                failures = 0;
+                            }
+                            (error, None)
+                        }
+                    }
+                }
+                Err(error) => {
+                    let wait = passing(&error)?;
+                    (error, wait)
+                }
+            };
+            failures += 1;
+            if failures >= if was_connected { RECONNECTS_MAX } else { FIRST_CONNECTS_MAX } {
+                return Err(error.context(format!("gave up after {failures} failures in a row")));
+            }
+            let wait = wait.unwrap_or_else(|| self.backoff(failures));
+            talk(format_args!("{error:#}\n  connecting again in {:.1} s", wait.as_secs_f64()));
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn call(&self) -> Result<Call> {
+        let call = self.args.filter.apply(Call::get(&["events", "stream"])?).accept("text/event-stream");
+        if self.last_id.is_empty() {
+            return Ok(call.maybe("after", self.args.after.as_ref()));
+        }
+        call.header("last-event-id", &self.last_id)
+    }
+
+    /// Doubles with each failure, with a random part so that many readers do not come back at once.
+    fn backoff(&self, failures: u32) -> Duration {
+        let longest = Duration::from_secs(RECONNECT_PAUSE_MAX_SECONDS);
+        let doubled = self.pause.saturating_mul(1 << (failures - 1).min(10)).min(longest);
+        doubled.mul_f64(rand::random_range(0.5..1.0))
+    }
+
+    async fn read(&mut self, mut stream: Stream) -> Result<Ended> {
+        if stream.media_type() != "text/event-stream" {
+            bail!("the API answered with {} in place of a stream: check the URL", safe(stream.media_type()));
+        }
+        let mut parser = SseParser::default();
+        loop {
+            let chunk = match stream.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return Ok(Ended::Lost(anyhow::anyhow!("the API closed the stream"))),
+                Err(error) => return Ok(Ended::Lost(error)),
+            };
+            for event in parser.feed(&chunk) {
+                let is_counted = self.show(&event)?;
+                self.last_id.clone_from(&event.id);
+                if is_counted {
+                    self.left -= 1;
+                    if self.left == 0 {
+                        return Ok(Ended::Enough);
+                    }
+                }
+            }
+            if parser.is_oversize() {
+                bail!("an event is longer than {EVENT_MAX_BYTES} bytes: this is no stream of Headwater");
+            }
+            // A block that fires nothing moves on too, or a filter that matches nothing would begin anew.
+            if !parser.last_event_id().is_empty() {
+                parser.last_event_id().clone_into(&mut self.last_id);
+            }
+            if let Some(pause) = parser.retry() {
+                self.pause = pause.max(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Shows an event, and says whether it is one of the log.
+    fn show(&self, event: &SseEvent) -> Result<bool> {
+        match event.event.as_str() {
+            "reset" => {
+                let body: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                if self.console.json {
+                    data(json!({"reset": body}))?;
+                }
+                talk(format_args!(
+                    "the history has a gap here ({}): what was read before may be out of date; read {} again",
+                    cell(body.get("reason")),
+                    cell(body.get("state")),
+                ));
+                return Ok(false);
+            }
+            "bye" => {
+                bail!("the API ended the stream: {}; a valid token is needed to go on", safe(&event.data))
+            }
+            _ => {}
+        }
+        if self.console.json {
+            data(&event.data)?;
+        } else {
+            let body = serde_json::from_str(&event.data).context("an event is not JSON")?;
+            data(event_line(&body))?;
+        }
+        Ok(true)
+    }
+}
+
+/// Whether to come back after this, and when the server says so; else it is the end.
+fn passing(error: &anyhow::Error) -> Result<Option<Duration>> {
+    match error.downcast_ref() {
+        Some(ClientError::Problem(problem)) if problem.is_passing() => Ok(problem.retry_after),
+        Some(ClientError::Problem(problem)) => Err(ClientError::Problem(problem.clone()).into()),
+        Some(other) => bail!("{other}"),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,195 @@
+//! docs/CLI.md and the completions: both made from the command line itself, so they cannot say something else.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use clap::{Arg, Command};
+use clap_complete::Shell;
+
+use super::output::raw;
+
+/// For the help of `completions`.
+pub const COMPLETIONS_EXAMPLES: &str = "Examples:
+  headwater completions bash > /etc/bash_completion.d/headwater
+  headwater completions zsh > ~/.zfunc/_headwater";
+
+const INTRODUCTION: &str = "# The commands of headwater
+
+Made by `headwater cli-reference > docs/CLI.md`; a test fails when it is out of date.
+
+Data goes to stdout, talk to stderr. Exit codes:
+
+| code | means |
+| --- | --- |
+| 0 | done |
+| 1 | failed |
+| 2 | wrong usage |
+| 3 | refused or different: a conflict, a guard, a stale `--if-match`, an operation that failed, a verify that found a difference |
+
+The API and the token come from `--url` and `--token-file`, `HEADWATER_URL` and `HEADWATER_TOKEN_FILE`, or `[client]` of the
+configuration (`--config`, `HEADWATER_CONFIG`, `./.headwater/headwater.toml`, `/etc/headwater/headwater.toml`), in this order.
+Every mutation carries an `Idempotency-Key`, so what is repeated after a lost connection happens once.
+";
+
+/// Prints the completions of a shell.
+pub fn completions(shell: Shell, mut root: Command) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut root, "headwater", &mut script);
+    Ok(raw(&script)?)
+}
+
+/// The reference of all commands that are not hidden, as Markdown.
+pub fn markdown(mut root: Command) -> String {
+    root.build();
+    let mut text = INTRODUCTION.to_owned();
+    let globals: Vec<&Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).collect();
+    text.push_str("\n## Options of every command\n\n");
+    arguments(&mut text, &globals);
+    for command in root.get_subcommands().filter(|command| is_shown(command)) {
+        section(&mut text, command, 2);
+    }
+    text
+}
+
+fn is_shown(command: &Command) -> bool {
+    !command.is_hide_set() && command.get_name() != "help"
+}
+
+fn section(text: &mut String, command: &Command, level: usize) {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let heading = "#".repeat(level);
+    let about = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string);
+    push(text, format_args!("\n{heading} {name}\n\n{}\n", about.unwrap_or_default()));
+    let children: Vec<&Command> = command.get_subcommands().filter(|child| is_shown(child)).collect();
+    if children.is_empty() {
+        let usage = command.clone().render_usage().to_string();
+        push(text, format_args!("\n```text\n{}\n```\n", usage.trim()));
+        let own: Vec<&Arg> = command
+            .get_arguments()
+            .filter(|arg| {
+                !arg.is_global_set()
+                    && !arg.is_hide_set()
+                    && !matches!(arg.get_id().as_str(), "help" | "version")
+            })
+            .collect();
+        if !own.is_empty() {
+            text.push('\n');
+            arguments(text, &own);
+        }
+        if let Some(examples) = command.get_after_help() {
+            push(text, format_args!("\n```text\n{}\n```\n", examples.to_string().trim_end()));
+        }
+    }
+    for child in children {
+        section(text, child, level + 1);
+    }
+}
+
+fn arguments(text: &mut String, arguments: &[&Arg]) {
+    for argument in arguments {
+        let values: Vec<String> = argument
+            .get_possible_values()
+            .iter()
+            .filter(|value| !value.is_hide_set())
+            .map(|value| value.get_name().to_owned())
+            .collect();
+        let default: Vec<String> =
+            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        push(text, format_args!("- `{argument}`"));
+        if let Some(help) = argument.get_long_help().or_else(|| argument.get_help()) {
+            push(text, format_args!(": {help}"));
+        }
+        let takes_value = argument.get_action().takes_values();
+        if takes_value && !values.is_empty() {
+            push(text, format_args!(" (one of {})", values.join(", ")));
+        }
+        if takes_value && default.iter().any(|value| !value.is_empty()) {
+            push(text, format_args!(" [default: {}]", default.join(" ")));
+        }
+        if let Some(variable) = argument.get_env() {
+            push(text, format_args!(" [env: {}]", variable.to_string_lossy()));
+        }
+        text.push('\n');
+    }
+}
+
+fn push(text: &mut String, piece: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _written = text.write_fmt(piece);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::client::{ClientCommand, Global};
+
+    #[derive(Parser)]
+    #[command(name = "headwater")]
+    struct Root {
+        #[command(flatten)]
+        _global: Global,
+        #[command(subcommand)]
+        _command: ClientCommand,
+    }
+
+    fn leaves(command: &Command, found: &mut Vec<Command>) {
+        let children: Vec<&Command> = command.get_subcommands().filter(|child| is_shown(child)).collect();
+        if children.is_empty() {
+            found.push(command.clone());
+        }
+        children.into_iter().for_each(|child| leaves(child, found));
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        use clap::CommandFactory;
+        let mut root = Root::command();
+        root.clone().debug_assert();
+        root.build();
+        let mut all = Vec::new();
+        leaves(&root, &mut all);
+        assert!(all.len() > 40, "only {} commands", all.len());
+        for command in all {
+            let name = command.get_bin_name().unwrap().to_owned();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.starts_with("Examples:\n  "), "{name} has no examples");
+            let joined = help.replace("\\\n", " ");
+            let lines: Vec<&str> =
+                joined.lines().filter(|line| line.trim_start().starts_with("headwater ")).collect();
+            assert!(!lines.is_empty(), "{name} has no example that calls it");
+            for line in lines {
+                let line = line.split(" | ").next().unwrap().split(" > ").next().unwrap();
+                let words = words(line);
+                let parsed = Root::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.err().unwrap());
+            }
+        }
+    }
+
+    /// Splits as a shell does, as far as the examples need it.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+        for character in line.trim().chars() {
+            match character {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => {
+                    words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()))
+                }
+                other => word.push(other),
+            }
+        }
+        words.push(word);
+        words
+    }
+
+    #[test]
+    fn the_reference_does_not_depend_on_the_terminal() {
+        use clap::CommandFactory;
+        let text = markdown(Root::command());
+        assert_eq!(text, markdown(Root::command().term_width(20)));
+        assert!(text.contains("### headwater domain create"), "{text}");
+        assert!(!text.contains("cli-reference\n\nPrints"), "hidden commands are not in it");
+    }
+}

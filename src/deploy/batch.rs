@@ -1,0 +1,225 @@
+//! One batch of domains on its way to a cluster: claimed and rendered in one snapshot, written in one transaction,
+//! read back, recorded in one append. A zone that the target refuses is found by halves, and delays nobody else.
+
+use super::claim::{self, Claim, Platform, Which};
+use super::cluster::Target;
+use super::fault::DeployError;
+use super::fence::Judgement;
+use super::load::{self, Candidate, Loaded, Work};
+use super::record::{self, Ended, Ending};
+use super::target::{self, Applied};
+use super::verify::{self, Check};
+use crate::app::App;
+use headwater_events::event::Stages;
+use headwater_events::ids::DomainId;
+use headwater_projections::powerdns::SetHash;
+use std::collections::BTreeSet;
+
+/// What a batch works with.
+#[derive(Clone)]
+pub(super) struct Context {
+    pub(super) app: App,
+    pub(super) target: Target,
+}
+
+/// What a batch leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// To be claimed again, whole.
+    pub(super) whole: Vec<DomainId>,
+    /// Whether the cluster was reached, or why not; none when nothing was tried.
+    pub(super) reached: Option<Result<(), String>>,
+    /// How many deployments ended.
+    pub(super) ended: usize,
+}
+
+/// How a batch is worked on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Manner {
+    /// Written whole whatever is known to be there.
+    pub(super) whole: BTreeSet<DomainId>,
+    /// Written even where it is current, due or not.
+    pub(super) rebuild: bool,
+}
+
+/// Deploys domains.
+pub(super) async fn deploy(
+    context: &Context,
+    domains: &[DomainId],
+    manner: &Manner,
+) -> Result<Left, DeployError> {
+    let cluster = context.target.cluster.id;
+    let mut snapshot = claim::snapshot(&context.app.pool).await?;
+    let platform = claim::platform(&mut snapshot).await?;
+    let which = if manner.rebuild { Which::Any } else { Which::Due };
+    let claims = one_per_name(claim::claims(&mut snapshot, cluster, domains, which).await?);
+    fail::fail_point!("deploy.after_claim", |_| Err(DeployError::Failed("failpoint".into())));
+    if claims.is_empty() {
+        return Ok(Left::default());
+    }
+    let mut loaded = load::load(&mut snapshot, &platform, claims, &manner.whole).await?;
+    for made in &mut loaded.candidates {
+        made.rebuild = manner.rebuild;
+    }
+    let rendered = context.app.clock.now();
+    let (streamed, together): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut loaded.candidates).into_iter().partition(|made| made.work == Work::Streamed);
+    let mut results = Vec::new();
+    for made in &streamed {
+        results.push(
+            target::apply_streamed(&context.target, &context.app.pool, platform.log, made, &mut snapshot)
+                .await,
+        );
+    }
+    // The snapshot ends before the next step waits for others.
+    snapshot.rollback().await.map_err(DeployError::control)?;
+    results.extend(apply_by_halves(context, &platform, &together).await);
+    let candidates: Vec<Candidate> = streamed.into_iter().chain(together).collect();
+    let stages =
+        Stages { rendered: Some(rendered), activated: Some(context.app.clock.now()), verified: None };
+    finish(context, candidates, results, loaded, stages).await
+}
+
+/// A name can be due for the domain that holds it and for one that held it: first comes the one that is wanted.
+fn one_per_name(mut claims: Vec<Claim>) -> Vec<Claim> {
+    claims.sort_by(|a, b| (&a.name, b.wanted).cmp(&(&b.name, a.wanted)));
+    claims.dedup_by(|next, kept| next.name == kept.name);
+    claims
+}
+
+async fn apply_by_halves(
+    context: &Context,
+    platform: &Platform,
+    candidates: &[Candidate],
+) -> Vec<Result<Applied, DeployError>> {
+    let all: Vec<&Candidate> = candidates.iter().collect();
+    let mut results: Vec<Option<Result<Applied, DeployError>>> = vec![None; all.len()];
+    let mut open = vec![0..all.len()];
+    while let Some(range) = open.pop().filter(|range| !range.is_empty()) {
+        let part = &all[range.clone()];
+        match target::apply(&context.target, &context.app.pool, platform.log, part).await {
+            Ok(applied) => {
+                for (result, applied) in results[range].iter_mut().zip(applied) {
+                    *result = Some(Ok(applied));
+                }
+            }
+            Err(error) if error.concerns_all() => {
+                let rest = results.iter_mut().filter(|result| result.is_none());
+                rest.for_each(|result| *result = Some(Err(error.clone())));
+                break;
+            }
+            Err(error) if part.len() == 1 => results[range.start] = Some(Err(error)),
+            Err(_) => {
+                let middle = range.start + range.len() / 2;
+                open.push(middle..range.end);
+                open.push(range.start..middle);
+            }
+        }
+    }
+    let unknown = || Err(DeployError::Failed("the batch ended early".into()));
+    results.into_iter().map(|result| result.unwrap_or_else(unknown)).collect()
+}
+
+/// Verifies what is active and records how everything ended.
+async fn finish(
+    context: &Context,
+    candidates: Vec<Candidate>,
+    results: Vec<Result<Applied, DeployError>>,
+    loaded: Loaded,
+    stages: Stages,
+) -> Result<Left, DeployError> {
+    fail::fail_point!("deploy.before_verify", |_| Err(DeployError::Failed("failpoint".into())));
+    let mut left = Left { whole: loaded.too_large, reached: None, ended: 0 };
+    let rejected = |(claim, fault): (Claim, _)| Ended {
+        claim,
+        ending: Ending::Rejected(format!("{fault}")),
+        stages: Stages::default(),
+        checksum: None,
+    };
+    let mut ended: Vec<Ended> = loaded.rejected.into_iter().map(rejected).collect();
+    let mut active = Vec::new();
+    for (made, result) in candidates.into_iter().zip(results) {
+        match sort(context, made, result, stages, &mut left).await? {
+            Sorted::Active(check, claim, sum) => active.push((check, claim, sum)),
+            Sorted::Ended(end) => ended.push(end),
+            Sorted::Again => {}
+        }
+    }
+    let checks: Vec<Check> = active.iter().map(|(check, _, _)| check.clone()).collect();
+    let seen = verify::verify(&context.target.cluster, &checks).await;
+    let verified = Some(context.app.clock.now());
+    // One zone that is answered shows that the cluster is reached; one that is not may be its own fault.
+    if left.reached.is_none() && seen.iter().any(Result::is_ok) {
+        left.reached = Some(Ok(()));
+    }
+    for ((_, claim, checksum), seen) in active.into_iter().zip(seen) {
+        let (ending, stages) = match seen {
+            Ok(()) => (Ending::Verified, Stages { verified, ..stages }),
+            Err(why) => (Ending::Unverified(why), stages),
+        };
+        ended.push(Ended { claim, ending, stages, checksum });
+    }
+    fail::fail_point!("deploy.before_record", |_| Err(DeployError::Failed("failpoint".into())));
+    left.ended = ended.len();
+    record::record(&context.app, context.target.cluster.id, &ended).await?;
+    fail::fail_point!("deploy.after_record", |_| Err(DeployError::Failed("failpoint".into())));
+    Ok(left)
+}
+
+/// What follows from a result.
+enum Sorted {
+    /// To be read back.
+    Active(Check, Claim, Option<SetHash>),
+    /// Over for this time.
+    Ended(Ended),
+    /// To be claimed again.
+    Again,
+}
+
+async fn sort(
+    context: &Context,
+    made: Candidate,
+    result: Result<Applied, DeployError>,
+    stages: Stages,
+    left: &mut Left,
+) -> Result<Sorted, DeployError> {
+    let claim = made.claim;
+    let check = |serial, samples| Check { zone: claim.name.clone(), serial, samples };
+    let not_active = |ending, stages| Ended { claim: claim.clone(), ending, stages, checksum: None };
+    Ok(match result {
+        Ok(Applied::Active(sum, samples)) => {
+            let samples = if samples.is_empty() { made.samples } else { samples };
+            Sorted::Active(check(Some(claim.serial()), samples), claim, Some(sum))
+        }
+        // A name that another domain holds by now goes on being served.
+        Ok(Applied::Removed) if taken_over(context, &claim).await? => {
+            Sorted::Ended(not_active(Ending::Verified, stages))
+        }
+        Ok(Applied::Removed) => Sorted::Active(check(None, Vec::new()), claim, None),
+        Ok(Applied::Not(Judgement::NeedsWhole)) => {
+            left.whole.push(claim.domain);
+            Sorted::Again
+        }
+        Ok(Applied::Not(Judgement::Ahead(why))) => {
+            Sorted::Ended(not_active(Ending::Ahead(why), Stages::default()))
+        }
+        Ok(Applied::Not(_)) => Sorted::Ended(not_active(Ending::Superseded, Stages::default())),
+        Err(error @ DeployError::Control(_)) => return Err(error),
+        Err(error) => {
+            if let DeployError::Unreachable(why) = &error {
+                left.reached = Some(Err(why.clone()));
+            }
+            let ending = match error {
+                DeployError::Refused(why) => Ending::Rejected(why),
+                other => Ending::Failed(other.to_string()),
+            };
+            Sorted::Ended(not_active(ending, Stages { activated: None, ..stages }))
+        }
+    })
+}
+
+/// Whether another domain holds the name by now and is meant to be served.
+async fn taken_over(context: &Context, claim: &Claim) -> Result<bool, DeployError> {
+    let held = super::ahead::domain_by_name(&context.app.pool, &claim.name).await?;
+    Ok(held.is_some_and(|held| held != claim.domain))
+}

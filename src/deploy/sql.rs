@@ -1,0 +1,140 @@
+//! The reconciler's statements on the control database. Those on a target stand beside the projection.
+
+/// One consistent sight of the control database.
+pub(super) const SNAPSHOT: &str = "begin isolation level repeatable read read only";
+
+pub(super) const CLUSTERS: &str =
+    "select id, name, database_url_file, dns, front, enabled from desired.clusters order by id";
+
+/// $1 name, $2 owner, $3 seconds, $4 whether the former owner is known to be gone: takes or renews a lease.
+pub(super) const LEASE: &str = "insert into leases as l (name, owner, until) \
+     values ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
+     on conflict (name) do update set until = excluded.until, owner = excluded.owner, \
+       fence = case when l.owner = excluded.owner then l.fence else l.fence + 1 end \
+     where l.owner = excluded.owner or l.until < clock_timestamp() or $4 returning fence";
+
+/// $1 name, $2 owner.
+pub(super) const LEASE_END: &str =
+    "update leases set until = clock_timestamp() where name = $1 and owner = $2";
+
+/// $1 name: held as long as this connection lives, so a dead owner shows at once.
+pub(super) const LEASE_ALIVE: &str = "select pg_try_advisory_lock(7010, hashtext($1))";
+
+/// What a deployment is due for, without its zone.
+macro_rules! due {
+    () => {
+        "(dep.desired_revision <> dep.active_revision or dep.desired_generation <> dep.active_generation \
+          or dep.state in ('activating', 'failed')) \
+         and not exists (select from desired.pauses p where p.scope = 'all' \
+           or (p.scope = 'target' and p.id = $1::text) or (p.scope = 'domain' and p.id = m.name))"
+    };
+}
+
+/// $1 cluster, $2 domains in hand, $3 how many: what is due now, and how large it is.
+pub(super) const DUE: &str = concat!(
+    "select dep.domain_id, dep.wanted and (dep.active_revision = 0 or dep.state = 'removed'), m.records, \
+       dep.desired_revision - dep.active_revision \
+     from desired.deployments dep join desired.domains m on m.id = dep.domain_id \
+     where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
+    due!(),
+    " order by dep.next_attempt_at, dep.desired_at limit $3"
+);
+
+/// Columns of a claim, in the order in which they are read.
+macro_rules! claim {
+    () => {
+        "select dep.domain_id, m.name, m.name_key, m.tenant_id, m.serial_base, m.records, dep.wanted, \
+           dep.desired_revision, dep.desired_generation, dep.active_revision, dep.state, dep.attempts, \
+           dep.last_error, dep.checksum \
+         from desired.deployments dep join desired.domains m on m.id = dep.domain_id "
+    };
+}
+
+/// $1 cluster, $2 domains: those of them that are due.
+pub(super) const CLAIM: &str =
+    concat!(claim!(), "where dep.cluster_id = $1 and dep.domain_id = any($2) and ", due!());
+
+/// $1 cluster, $2 domains: due or not.
+pub(super) const DEPLOYMENTS: &str =
+    concat!(claim!(), "where dep.cluster_id = $1 and dep.domain_id = any($2)");
+
+/// $1 cluster, $2 the last name had, $3 how many: every deployment whose zone is meant to be there.
+pub(super) const DEPLOYMENTS_PAGE: &str = concat!(
+    claim!(),
+    "where dep.cluster_id = $1 and m.current and m.name > $2 and (dep.wanted or dep.state <> 'removed') \
+     order by m.name limit $3"
+);
+
+/// $1 cluster, $2 how many: deployed since they were checked.
+pub(super) const CHECK_CHANGED: &str = "select dep.domain_id from desired.deployments dep \
+     where dep.cluster_id = $1 and dep.state = 'current' and dep.wanted and dep.verified_at > dep.checked_at \
+     order by dep.verified_at limit $2";
+
+/// $1 cluster, $2 how many, $3 seconds: not checked for that long, the longest first.
+pub(super) const CHECK_ROLLING: &str = "select dep.domain_id from desired.deployments dep \
+     where dep.cluster_id = $1 and dep.state = 'current' and dep.wanted \
+       and dep.checked_at < now() - make_interval(secs => $3) order by dep.checked_at limit $2";
+
+/// $1 cluster.
+pub(super) const CHECK_COUNT: &str =
+    "select count(*) from desired.deployments where cluster_id = $1 and wanted";
+
+/// $1 cluster, $2 domains.
+pub(super) const CHECKED: &str = "update desired.deployments set checked_at = now() \
+     where cluster_id = $1 and domain_id = any($2)";
+
+/// $1 cluster, $2 domains, $3 the revisions tried, $4 tries, $5 seconds until the next: unless something newer is
+/// wanted by now.
+pub(super) const RETRY_LATER: &str = "update desired.deployments dep \
+     set attempts = n.attempts, next_attempt_at = clock_timestamp() + make_interval(secs => n.pause) \
+     from unnest($2::uuid[], $3::bigint[], $4::int[], $5::float8[]) as n(id, revision, attempts, pause) \
+     where dep.cluster_id = $1 and dep.domain_id = n.id and dep.desired_revision = n.revision";
+
+/// $1 cluster: it can be reached again, so nothing waits any longer.
+pub(super) const RETRY_NOW: &str = "update desired.deployments set next_attempt_at = '-infinity' \
+     where cluster_id = $1 and next_attempt_at > now() and state in ('failed', 'activating', 'pending') \
+       and (desired_revision <> active_revision or desired_generation <> active_generation \
+            or state in ('activating', 'failed'))";
+
+/// $1 cluster, $2 domain.
+pub(super) const RETRY_ONE_NOW: &str = "update desired.deployments set next_attempt_at = '-infinity', attempts = 0 \
+     where cluster_id = $1 and domain_id = $2";
+
+/// $1 cluster.
+pub(super) const REACHED: &str = "insert into cluster_health (cluster_id, reached_at) values ($1, now()) \
+     on conflict (cluster_id) do update set reached_at = excluded.reached_at, last_error = null";
+
+/// $1 cluster, $2 why.
+pub(super) const UNREACHED: &str = "insert into cluster_health (cluster_id, failed_at, last_error) \
+     values ($1, now(), $2) \
+     on conflict (cluster_id) do update set failed_at = excluded.failed_at, last_error = excluded.last_error";
+
+/// $1 name.
+pub(super) const DOMAIN_BY_NAME: &str = "select id from desired.domains where name = $1 and current";
+
+/// $1 platform's stream, $2 the type of the event, newest first: how the DNS identity was.
+pub(super) const IDENTITIES: &str = "select schema, data from events \
+     where stream_id = $1 and type = $2 order by revision desc, seq desc";
+
+/// Statements on the control database.
+pub const ALL: &[&str] = &[
+    CLUSTERS,
+    LEASE,
+    LEASE_END,
+    LEASE_ALIVE,
+    DUE,
+    CLAIM,
+    DEPLOYMENTS,
+    DEPLOYMENTS_PAGE,
+    CHECK_CHANGED,
+    CHECK_ROLLING,
+    CHECK_COUNT,
+    CHECKED,
+    RETRY_LATER,
+    RETRY_NOW,
+    RETRY_ONE_NOW,
+    REACHED,
+    UNREACHED,
+    DOMAIN_BY_NAME,
+    IDENTITIES,
+];

@@ -1,0 +1,306 @@
+//! The reconciler of one cluster: woken by the head of the log or by its poll, it claims what is due while it holds
+//! the cluster's lease. A few batches are on their way at once, so that one slow read-back does not hold up the next
+//! claims; a domain is in at most one of them. Every wake-up may be lost: the poll finds the same work.
+
+use super::batch::{self, Context, Left, Manner};
+use super::claim::{self, Due};
+use super::cluster::{ClusterRow, Target};
+use super::drift;
+use super::fault::DeployError;
+use super::lease::Lease;
+use super::load::WHOLE_MAX_RECORDS;
+use super::{probe, sql};
+use crate::app::App;
+use headwater_events::ids::DomainId;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Batches of many domains on their way at once.
+const BATCHES_MAX_COUNT: usize = 2;
+/// Very large zones on their way at once.
+const LARGE_MAX_COUNT: usize = 1;
+/// Revisions or records of one batch, about.
+const BATCH_MAX_WEIGHT: i64 = 30_000;
+/// How often contact is noted in the database.
+const NOTE_INTERVAL: Duration = Duration::from_secs(3);
+/// How long a cluster may go without contact before it is probed.
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a cluster that cannot be reached is left alone, at first.
+const DOWN_PAUSE_MIN: Duration = Duration::from_millis(500);
+/// And at most.
+const DOWN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// What a task was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Job {
+    Batch(Vec<DomainId>),
+    Large(DomainId),
+    Drift,
+    Probe,
+}
+
+/// What a task left behind.
+type Done = Result<Left, DeployError>;
+
+/// Runs until stopped.
+pub(super) async fn run(app: App, cluster: ClusterRow, stop: CancellationToken) {
+    let lease = Lease::new(format!("deploy:{}", cluster.id));
+    let now = Instant::now();
+    let worker = Worker {
+        app,
+        cluster,
+        target: None,
+        lease,
+        jobs: JoinSet::new(),
+        running: HashMap::new(),
+        whole: BTreeSet::new(),
+        down: None,
+        contact: None,
+        noted: None,
+        probed: now,
+        drifted: now,
+    };
+    worker.work(stop).await;
+}
+
+struct Worker {
+    app: App,
+    cluster: ClusterRow,
+    target: Option<Target>,
+    lease: Lease,
+    jobs: JoinSet<Done>,
+    running: HashMap<Id, Job>,
+    /// What has to be claimed whole.
+    whole: BTreeSet<DomainId>,
+    /// Until when the cluster is left alone, and for how long the next time.
+    down: Option<(Instant, Duration)>,
+    contact: Option<Instant>,
+    noted: Option<Instant>,
+    probed: Instant,
+    drifted: Instant,
+}
+
+impl Worker {
+    async fn work(mut self, stop: CancellationToken) {
+        let mut head = self.app.commit.head().subscribe();
+        let mut wake = true;
+        loop {
+            if !wake {
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    moved = head.changed() => if moved.is_err() { break },
+                    done = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => {
+                        if let Some(done) = done { self.done(done).await; }
+                    }
+                    () = tokio::time::sleep(self.app.config.deploy.poll) => {}
+                }
+            }
+            if stop.is_cancelled() {
+                break;
+            }
+            wake = match self.tick().await {
+                Ok(more) => more,
+                Err(error) => {
+                    tracing::warn!(cluster = self.cluster.name, %error, "deployment waits");
+                    pause(&stop, self.app.config.deploy.poll).await;
+                    false
+                }
+            };
+        }
+        // What is under way ends by itself; each step of it is bounded.
+        while let Some(done) = self.jobs.join_next_with_id().await {
+            self.done(done).await;
+        }
+        self.lease.end(&self.app.pool).await;
+    }
+
+    /// Starts what can be started; says whether to look again at once.
+    async fn tick(&mut self) -> Result<bool, DeployError> {
+        if !self.lease.keep(&self.app.pool).await?
+            || self.down.is_some_and(|(until, _)| Instant::now() < until)
+        {
+            return Ok(false);
+        }
+        let Some(target) = self.open().await else { return Ok(false) };
+        let context = Context { app: self.app.clone(), target };
+        self.start_rounds(&context);
+        let in_hand: BTreeSet<DomainId> = self.running.values().flat_map(Job::domains).collect();
+        if self.count(|job| matches!(job, Job::Batch(_))) >= BATCHES_MAX_COUNT {
+            return Ok(false);
+        }
+        let most = self.app.config.deploy.batch_domains;
+        let due = claim::due(&self.app.pool, self.cluster.id, &in_hand, most).await?;
+        if due.is_empty() {
+            return Ok(false);
+        }
+        Ok(self.start(&context, due))
+    }
+
+    /// Sorts what is due into a batch and, if there is room, one large zone.
+    fn start(&mut self, context: &Context, due: Vec<Due>) -> bool {
+        let (mut together, mut weight, mut left) = (Vec::new(), 0, false);
+        for due in due {
+            let whole = due.whole || self.whole.contains(&due.domain);
+            if whole && due.records > WHOLE_MAX_RECORDS {
+                if self.count(|job| matches!(job, Job::Large(_))) < LARGE_MAX_COUNT {
+                    self.spawn(context, Job::Large(due.domain));
+                }
+                continue;
+            }
+            if weight > BATCH_MAX_WEIGHT {
+                left = true;
+                break;
+            }
+            weight += if whole { due.records } else { due.revisions }.max(1);
+            together.push(due.domain);
+        }
+        let started = !together.is_empty();
+        if started {
+            self.spawn(context, Job::Batch(together));
+        }
+        started && left
+    }
+
+    /// The checks that go on beside deployment.
+    fn start_rounds(&mut self, context: &Context) {
+        if self.drifted.elapsed() >= drift::interval(&self.app.config.deploy)
+            && self.count(|job| *job == Job::Drift) == 0
+        {
+            self.drifted = Instant::now();
+            self.spawn(context, Job::Drift);
+        }
+        let contact = self.contact.is_none_or(|at| at.elapsed() > IDLE_PROBE_INTERVAL);
+        let probed = self.probed.elapsed() > IDLE_PROBE_INTERVAL || self.contact.is_none();
+        if contact && probed && self.count(|job| *job == Job::Probe) == 0 {
+            self.probed = Instant::now();
+            self.spawn(context, Job::Probe);
+        }
+    }
+
+    fn count(&self, which: impl Fn(&Job) -> bool) -> usize {
+        self.running.values().filter(|job| which(job)).count()
+    }
+
+    fn spawn(&mut self, context: &Context, job: Job) {
+        let domains: Vec<DomainId> = job.domains().collect();
+        let whole = domains.iter().filter(|id| self.whole.contains(id)).copied().collect();
+        let (context, running) = (context.clone(), job.clone());
+        let handle = self.jobs.spawn(async move {
+            match running {
+                Job::Batch(_) | Job::Large(_) => {
+                    batch::deploy(&context, &domains, &Manner { whole, rebuild: false }).await
+                }
+                Job::Drift => drift::round(&context).await.map(|()| Left::default()),
+                Job::Probe => {
+                    let reached = probe::reach(&context.target).await;
+                    Ok(Left { reached: Some(reached), ..Left::default() })
+                }
+            }
+        });
+        self.running.insert(handle.id(), job);
+    }
+
+    /// Connections to the target, its schema current.
+    async fn open(&mut self) -> Option<Target> {
+        if let Some(target) = &self.target {
+            return Some(target.clone());
+        }
+        let opened = async {
+            let target = Target::open(self.cluster.clone())?;
+            target.ensure_schema().await?;
+            Ok::<_, DeployError>(target)
+        };
+        match opened.await {
+            Ok(target) => {
+                self.target = Some(target.clone());
+                Some(target)
+            }
+            Err(error) => {
+                self.unreached(&error.to_string()).await;
+                None
+            }
+        }
+    }
+
+    async fn done(&mut self, done: Result<(Id, Done), tokio::task::JoinError>) {
+        let (id, result) = match done {
+            Ok((id, result)) => (id, result),
+            Err(error) => {
+                tracing::error!(cluster = self.cluster.name, %error, "a deployment broke off; it is tried again");
+                (error.id(), Ok(Left::default()))
+            }
+        };
+        let job = self.running.remove(&id);
+        match result {
+            Ok(left) => {
+                for domain in job.iter().flat_map(Job::domains) {
+                    self.whole.remove(&domain);
+                }
+                self.whole.extend(left.whole);
+                match left.reached {
+                    Some(Ok(())) => self.reached().await,
+                    Some(Err(why)) => self.unreached(&why).await,
+                    None => {}
+                }
+            }
+            Err(error @ DeployError::Unreachable(_)) => self.unreached(&error.to_string()).await,
+            Err(error) => tracing::warn!(cluster = self.cluster.name, %error, "a deployment is tried again"),
+        }
+    }
+
+    async fn reached(&mut self) {
+        let again = self.down.take().is_some();
+        self.contact = Some(Instant::now());
+        if again {
+            tracing::info!(cluster = self.cluster.name, "the DNS cluster is reached again");
+            self.execute(sql::RETRY_NOW).await;
+        }
+        if again || self.noted.is_none_or(|at| at.elapsed() > NOTE_INTERVAL) {
+            self.noted = Some(Instant::now());
+            self.execute(sql::REACHED).await;
+        }
+    }
+
+    async fn execute(&self, text: &'static str) {
+        let done = sqlx::query(text).bind(self.cluster.id.as_uuid()).execute(&self.app.pool).await;
+        if let Err(error) = done {
+            tracing::warn!(cluster = self.cluster.name, %error, "the state of a cluster cannot be noted");
+        }
+    }
+
+    async fn unreached(&mut self, why: &str) {
+        let pause = self.down.map_or(DOWN_PAUSE_MIN, |(_, pause)| (pause * 2).min(DOWN_PAUSE_MAX));
+        if self.down.is_none() {
+            tracing::warn!(cluster = self.cluster.name, why, "the DNS cluster cannot be reached");
+        }
+        self.down = Some((Instant::now() + pause, pause));
+        self.contact = None;
+        // The URL may have been changed: it is read again.
+        self.target = None;
+        let note = sqlx::query(sql::UNREACHED).bind(self.cluster.id.as_uuid()).bind(why);
+        if let Err(error) = note.execute(&self.app.pool).await {
+            tracing::warn!(cluster = self.cluster.name, %error, "the state of a cluster cannot be noted");
+        }
+    }
+}
+
+impl Job {
+    fn domains(&self) -> impl Iterator<Item = DomainId> + use<> {
+        match self {
+            Self::Batch(domains) => domains.clone(),
+            Self::Large(domain) => vec![*domain],
+            Self::Drift | Self::Probe => Vec::new(),
+        }
+        .into_iter()
+    }
+}
+
+async fn pause(stop: &CancellationToken, pause: Duration) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(pause) => {}
+    }
+}

@@ -1,0 +1,201 @@
+//! What a reader of history may see, folded from the log itself: nothing that
+//! stands after a revocation is shown, by the order of the log, not by luck.
+
+use super::sql;
+use crate::http::auth::Authenticated;
+use crate::store::raw::{RawView, Selection};
+use chrono::{DateTime, Utc};
+use headwater_events::actor::{self, ActorKind, Caller, Verb};
+use headwater_events::codec::DecodeError;
+use headwater_events::event::Event;
+use headwater_events::ids::{DomainId, Position, StreamKind, StreamRef, TenantId, TokenId, UserId};
+use headwater_events::time::Timestamp;
+use sqlx::Row;
+use sqlx::postgres::PgPool;
+use uuid::Uuid;
+
+/// One event's part in the rights of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RightsChange {
+    /// A user gained a tenant.
+    Gained(UserId, TenantId),
+    /// A user lost a tenant.
+    Lost(UserId, TenantId),
+    /// A token stopped working.
+    Revoked(TokenId),
+}
+
+impl RightsChange {
+    /// What an event changes, if anything.
+    ///
+    /// # Errors
+    /// When an event that changes rights cannot be read: going on without it would show too much.
+    pub fn of(e: &RawView<'_>) -> Result<Option<Self>, DecodeError> {
+        if !matches!(e.event_type, "tenant.member_added" | "tenant.member_removed" | "token.revoked") {
+            return Ok(None);
+        }
+        let tenant = TenantId::from_uuid(e.stream.id);
+        Ok(match e.decode()? {
+            Event::MemberAdded(member) => Some(Self::Gained(member.user, tenant)),
+            Event::MemberRemoved(member) => Some(Self::Lost(member.user, tenant)),
+            Event::TokenRevoked(revoked) => Some(Self::Revoked(revoked.token)),
+            _ => None,
+        })
+    }
+}
+
+/// Why a reader is sent away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Its token was revoked.
+    Revoked,
+    /// Its token's time is over.
+    Expired,
+}
+
+impl Ended {
+    /// The reason in `event: bye`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Revoked => "token_revoked",
+            Self::Expired => "token_expired",
+        }
+    }
+}
+
+/// What one reader may see, as of a position.
+#[derive(Debug, Clone)]
+pub struct Rights {
+    caller: Caller,
+    at: Position,
+    revoked: bool,
+    expires_at: Option<Timestamp>,
+    version: u64,
+}
+
+/// What rights and filters look at in an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The stream it stands in.
+    pub stream: StreamRef,
+    /// The domain concerned.
+    pub domain: Option<(DomainId, &'a str)>,
+    /// The tenant concerned.
+    pub tenant: Option<TenantId>,
+    /// Its type.
+    pub event_type: &'a str,
+    /// What kind of actor did it.
+    pub actor_kind: ActorKind,
+}
+
+impl<'a> From<&RawView<'a>> for Seen<'a> {
+    fn from(e: &RawView<'a>) -> Self {
+        let RawView { stream, domain, tenant, event_type, actor_kind, .. } = *e;
+        Self { stream, domain, tenant, event_type, actor_kind }
+    }
+}
+
+impl Rights {
+    /// The rights a caller holds now, with the position as of which they hold: one snapshot.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn load(pool: &PgPool, who: &Authenticated) -> Result<Self, sqlx::Error> {
+        let user = who.caller.user().map(UserId::as_uuid);
+        let token = who.caller.actor.token.map(TokenId::as_uuid);
+        let row = sqlx::query(sql::RIGHTS).bind(user).bind(token).fetch_one(pool).await?;
+        let mut caller = who.caller.clone();
+        if let Some(admin) = row.try_get::<Option<bool>, _>(1)? {
+            caller.admin = admin;
+            let tenants: Vec<Uuid> = row.try_get(2)?;
+            caller.tenants = tenants.into_iter().map(TenantId::from_uuid).collect();
+        }
+        let expires: Option<DateTime<Utc>> = row.try_get(4)?;
+        Ok(Self {
+            caller,
+            at: Position::new(row.try_get(0)?),
+            revoked: row.try_get(3)?,
+            expires_at: expires.map(Timestamp::from).or(who.expires_at),
+            version: 0,
+        })
+    }
+
+    /// As of which position they hold.
+    pub fn at(&self) -> Position {
+        self.at
+    }
+
+    /// Changes whenever another set of events becomes readable.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Takes rights that were read anew.
+    pub fn replace(&mut self, fresh: Self) {
+        let version = self.version + 1;
+        *self = Self { version, ..fresh };
+    }
+
+    /// Follows the log up to a position by the changes that stand between.
+    pub fn advance(&mut self, changes: impl Iterator<Item = RightsChange>, to: Position) {
+        for change in changes {
+            match change {
+                RightsChange::Gained(user, tenant) if self.caller.user() == Some(user) => {
+                    self.caller.tenants.insert(tenant);
+                    self.version += 1;
+                }
+                RightsChange::Lost(user, tenant) if self.caller.user() == Some(user) => {
+                    self.caller.tenants.remove(&tenant);
+                    self.version += 1;
+                }
+                RightsChange::Revoked(token) if self.caller.actor.token == Some(token) => {
+                    self.revoked = true;
+                }
+                _ => {}
+            }
+        }
+        self.at = self.at.max(to);
+    }
+
+    /// Whether the reader has to go.
+    pub fn ended(&self, now: Timestamp) -> Option<Ended> {
+        if self.revoked {
+            return Some(Ended::Revoked);
+        }
+        self.expires_at.is_some_and(|end| end <= now).then_some(Ended::Expired)
+    }
+
+    /// When the token's time is over.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
+    }
+
+    /// The caller as it stands.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Whether an event may be shown: by its domain, else its tenant, else its stream.
+    pub fn shows(&self, seen: &Seen<'_>) -> bool {
+        let resource = match (seen.domain, seen.tenant, seen.stream.kind) {
+            (Some((domain, _)), Some(tenant), _) => actor::Resource::Domain(domain, tenant),
+            (_, Some(tenant), _) => actor::Resource::Tenant(tenant),
+            (_, None, StreamKind::User) => actor::Resource::User(UserId::from_uuid(seen.stream.id)),
+            _ => actor::Resource::Platform,
+        };
+        actor::decide(&self.caller, Verb::Read, resource).is_granted()
+    }
+
+    /// Whether the client of an event that is shown may be shown with it: to administrators, and to
+    /// a tenant's people where one of them acted.
+    pub fn shows_client(&self, seen: &Seen<'_>) -> bool {
+        self.caller.admin || seen.actor_kind == ActorKind::User
+    }
+
+    /// What to ask the database for.
+    pub fn selection(&self) -> Selection {
+        let readable =
+            (!self.caller.admin).then(|| (self.caller.tenants.iter().copied().collect(), self.caller.user()));
+        Selection { readable, domains: None, types: None }
+    }
+}

@@ -1,0 +1,117 @@
+//! `GET /api/audit`: who did what, by whatever an auditor asks; newest first, as JSON pages, as a table, or as lines.
+
+use crate::app::App;
+use crate::history::page::{self, Form};
+use crate::history::query::Params;
+use crate::history::rights::Rights;
+use crate::history::trail::{self, CSV_HEAD, Question};
+use crate::http::Problem;
+use crate::http::auth::Authenticated;
+use async_stream::stream;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{OriginalUri, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::get;
+use headwater_events::ids::Position;
+use headwater_events::time::Timestamp;
+
+/// Events that are read at once for the whole list.
+const LINES_PAGE_EVENTS: i64 = 1_000;
+/// The keys of the query.
+const KEYS: &[&str] =
+    &["domain", "tenant", "actor", "token", "type", "operation", "from", "to", "text", "cursor", "limit"];
+
+/// The trail, relative to `/api`.
+pub fn routes() -> Router<App> {
+    Router::new().route("/audit", get(list))
+}
+
+fn time(params: &Params, key: &str) -> Result<Option<Timestamp>, Problem> {
+    let wrong = |text: &str| Problem::malformed(format!("{key}={text:?} is not an RFC 3339 time"));
+    params.one(key)?.map(|text| Timestamp::parse(text).ok_or_else(|| wrong(text))).transpose()
+}
+
+fn question(params: &Params) -> Result<Question, Problem> {
+    const ID: &str = "a UUID";
+    let text = params.one("text")?.map(str::to_owned);
+    if text.as_ref().is_some_and(|text| !text.chars().any(char::is_alphanumeric)) {
+        return Err(Problem::malformed("text holds no word to search for"));
+    }
+    let domain = params.domains("domain")?;
+    if domain.as_ref().is_some_and(|domains| domains.len() > 1) {
+        return Err(Problem::malformed("domain stands more than once in the query"));
+    }
+    Ok(Question {
+        domain: domain.and_then(|domains| domains.into_iter().next()),
+        tenant: params.parsed("tenant", ID)?,
+        actor: params.parsed("actor", ID)?,
+        token: params.parsed("token", ID)?,
+        types: params.types("type")?,
+        operation: params.parsed("operation", ID)?,
+        from: time(params, "from")?,
+        to: time(params, "to")?,
+        text,
+        before: params.cursor("cursor")?.map(|cursor| cursor.position),
+    })
+}
+
+async fn list(
+    State(app): State<App>,
+    who: Authenticated,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let params = Params::read(&uri, KEYS)?;
+    let asked = question(&params)?;
+    let limit = params.limit()?;
+    let rights = Rights::load(&app.pool, &who).await?;
+    let form = Form::of(&headers);
+    if form != Form::Json {
+        return Ok(form.response(whole(app, rights, asked, form)));
+    }
+    // One more than is shown says whether there is a next page.
+    let mut trail = trail::read(&app.pool, &app.log, &app.hub, &rights, &asked, limit + 1).await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = trail.events.len() > shown;
+    let events: Vec<_> = trail.events.drain(..).take(shown).collect();
+    let mut items = Vec::new();
+    for event in &events {
+        if !items.is_empty() {
+            items.push(b',');
+        }
+        trail.json(&mut items, event, &app.hub, &rights)?;
+    }
+    let last = events.last().map(|event| event.position()).transpose()?;
+    Ok(page::page(&uri, &items, "cursor", last.filter(|_| more)))
+}
+
+/// Everything that was asked for, pulled by the reader.
+fn whole(app: App, rights: Rights, mut asked: Question, form: Form) -> Body {
+    Body::from_stream(stream! {
+        if form == Form::Csv {
+            yield Ok(Bytes::from_static(CSV_HEAD.as_bytes()));
+        }
+        loop {
+            let trail = trail::read(&app.pool, &app.log, &app.hub, &rights, &asked, LINES_PAGE_EVENTS)
+                .await
+                .map_err(std::io::Error::other)?;
+            let Some(last) = trail.events.last() else { return };
+            let mut out = Vec::new();
+            for event in &trail.events {
+                let written = if form == Form::Csv {
+                    trail.csv(&mut out, event, &app.hub, &rights)
+                } else {
+                    let written = trail.json(&mut out, event, &app.hub, &rights);
+                    out.push(b'\n');
+                    written
+                };
+                written.map_err(std::io::Error::other)?;
+            }
+            let before: Position = last.position().map_err(std::io::Error::other)?;
+            asked.before = Some(before);
+            yield Ok::<_, std::io::Error>(Bytes::from(out));
+        }
+    })
+}

@@ -1,0 +1,253 @@
+//! The body of a request: bounded, JSON, and read so that every fault is told at once with its pointer. Fields that
+//! nobody takes are faults too.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use futures_util::StreamExt;
+use headwater_events::reject::Fault;
+use serde_json::{Map, Value};
+
+use super::Problem;
+
+/// Octets of a body, at most, unless its type says otherwise.
+pub const BODY_MAX_BYTES: usize = 1 << 20;
+/// Octets of a refused body that are read and dropped, so that a client that is still writing hears the answer.
+const DRAIN_MAX_BYTES: usize = 64 << 20;
+
+/// Something that can be read from a JSON object.
+pub trait FromBody: Sized + Send {
+    /// Octets of the body, at most.
+    const MAX_BYTES: usize = BODY_MAX_BYTES;
+
+    /// Takes what it knows; none when a fault was noted. What is left over is refused afterwards.
+    fn read(fields: &mut Fields) -> Option<Self>;
+}
+
+/// A route that takes no body, or an empty object.
+#[derive(Debug)]
+pub struct NoBody;
+
+impl FromBody for NoBody {
+    fn read(_: &mut Fields) -> Option<Self> {
+        Some(Self)
+    }
+}
+
+/// What is left of an object while it is read.
+#[derive(Debug)]
+pub struct Fields {
+    map: Map<String, Value>,
+    base: String,
+    faults: Vec<Fault>,
+}
+
+impl Fields {
+    /// The fields of a value, which stands at `base`; a value that is no object is a fault.
+    pub fn new(value: Value, base: impl Into<String>) -> Self {
+        let base = base.into();
+        match value {
+            Value::Object(map) => Self { map, base, faults: Vec::new() },
+            _ => {
+                let faults = vec![Fault::at(base.clone(), "invalid_type", "this must be an object")];
+                Self { map: Map::new(), base, faults }
+            }
+        }
+    }
+
+    /// A field that may be left out; `null` is as if it were.
+    pub fn take(&mut self, key: &str) -> Option<Value> {
+        self.map.remove(key).filter(|value| !value.is_null())
+    }
+
+    /// A field where `null` means something else than absence.
+    pub fn take_nullable(&mut self, key: &str) -> Option<Value> {
+        self.map.remove(key)
+    }
+
+    /// Notes that a field is missing.
+    pub fn missing(&mut self, key: &str) {
+        self.fault(key, "missing", format!("the field {key} is missing"));
+    }
+
+    /// A text.
+    pub fn text(&mut self, key: &str) -> Option<String> {
+        match self.take(key)? {
+            Value::String(text) => Some(text),
+            _ => self.wrong(key, "a text"),
+        }
+    }
+
+    /// A text that must be there.
+    pub fn required_text(&mut self, key: &str) -> Option<String> {
+        if !self.has(key) {
+            self.missing(key);
+        }
+        self.text(key)
+    }
+
+    /// A whole number.
+    pub fn integer(&mut self, key: &str) -> Option<i64> {
+        let value = self.take(key)?;
+        value.as_i64().or_else(|| self.wrong(key, "a whole number"))
+    }
+
+    /// `true` or `false`; false when it is left out.
+    pub fn flag(&mut self, key: &str) -> bool {
+        match self.take(key) {
+            None => false,
+            Some(Value::Bool(flag)) => flag,
+            Some(_) => self.wrong(key, "true or false").unwrap_or(false),
+        }
+    }
+
+    /// A list.
+    pub fn list(&mut self, key: &str) -> Option<Vec<Value>> {
+        match self.take(key)? {
+            Value::Array(items) => Some(items),
+            _ => self.wrong(key, "a list"),
+        }
+    }
+
+    /// A list of texts; each item that is none is a fault.
+    pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+        let mut texts = Vec::new();
+        for (index, item) in self.list(key)?.into_iter().enumerate() {
+            match item {
+                Value::String(text) => texts.push(text),
+                _ => self.fault(&format!("{key}/{index}"), "invalid_type", "this must be a text"),
+            }
+        }
+        Some(texts)
+    }
+
+    /// A text that is read by `parse`; what it says about it is the fault.
+    pub fn parsed<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, (&'static str, String)>,
+    ) -> Option<T> {
+        match parse(&self.text(key)?) {
+            Ok(value) => Some(value),
+            Err((code, detail)) => {
+                self.fault(key, code, detail);
+                None
+            }
+        }
+    }
+
+    /// A UUID of some kind.
+    pub fn id<T: std::str::FromStr>(&mut self, key: &str) -> Option<T> {
+        self.parsed(key, |text| text.parse().map_err(|_| ("invalid_id", "this must be a UUID".to_owned())))
+    }
+
+    /// Whether a field is there and not `null`.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// Notes a fault of a field (`records/3` for a part of one).
+    pub fn fault(&mut self, key: &str, code: &'static str, detail: impl Into<String>) {
+        let pointer = if key.is_empty() { self.base.clone() } else { format!("{}/{key}", self.base) };
+        self.faults.push(Fault::at(pointer, code, detail));
+    }
+
+    /// Notes faults that have their whole pointers already.
+    pub fn faults(&mut self, faults: impl IntoIterator<Item = Fault>) {
+        self.faults.extend(faults);
+    }
+
+    fn wrong<T>(&mut self, key: &str, what: &str) -> Option<T> {
+        self.fault(key, "invalid_type", format!("{key} must be {what}"));
+        None
+    }
+
+    /// Every fault, with one for each field that nobody took.
+    pub fn finish(mut self) -> Vec<Fault> {
+        for key in std::mem::take(&mut self.map).into_iter().map(|(key, _)| key) {
+            let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
+            let pointer = key.replace('~', "~0").replace('/', "~1");
+            let pointer: String = pointer.chars().take(80).collect();
+            self.fault(&pointer, "unknown_field", format!("there is no field `{shown}` here"));
+        }
+        self.faults
+    }
+}
+
+/// Reads a value whole.
+///
+/// # Errors
+/// 422 with every fault.
+pub fn read<T: FromBody>(value: Value) -> Result<T, Problem> {
+    let mut fields = Fields::new(value, "");
+    let read = T::read(&mut fields);
+    let faults = fields.finish();
+    match read {
+        Some(read) if faults.is_empty() => Ok(read),
+        _ => Err(Problem::invalid(faults)),
+    }
+}
+
+/// The JSON of a body; an empty one is an empty object.
+///
+/// # Errors
+/// 400, 413 or 415.
+pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Value, Problem> {
+    let octets = bounded(headers, body, most).await?;
+    if octets.is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    if !is_json(headers) {
+        let detail = "the body must be JSON: send it with Content-Type: application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
+    }
+    serde_json::from_slice(&octets)
+        .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(media) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
+}
+
+async fn bounded(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, Problem> {
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let declared = declared.and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+    let mut octets = Vec::with_capacity(declared.min(most));
+    let mut stream = body.into_data_stream();
+    let mut read: usize = 0;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|_| Problem::malformed("the body broke off"))?;
+        read = read.saturating_add(chunk.len());
+        if read <= most {
+            octets.extend_from_slice(&chunk);
+        } else if read > DRAIN_MAX_BYTES {
+            break;
+        }
+    }
+    if read > most {
+        let detail = format!("the body is larger than {most} octets");
+        return Err(
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail).with("limit_bytes", most)
+        );
+    }
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_fault_is_told_at_once() {
+        let mut fields = Fields::new(json!({"a": 1, "b": [1, "x"], "c/d": true, "n": null}), "/changes/0");
+        assert_eq!(fields.text("a"), None);
+        assert_eq!(fields.texts("b"), Some(vec!["x".to_owned()]));
+        assert_eq!(fields.required_text("n"), None);
+        let pointers: Vec<String> = fields.finish().into_iter().map(|fault| fault.pointer).collect();
+        assert_eq!(pointers, ["/changes/0/a", "/changes/0/b/0", "/changes/0/n", "/changes/0/c~1d"]);
+    }
+}

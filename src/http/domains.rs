@@ -1,0 +1,226 @@
+//! Domains: list, make, read, change, delete, restore.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use headwater_events::actor::{Resource, Verb};
+use headwater_events::dns::DomainName;
+use headwater_events::domain::{CreateDomain, DomainCommand, DomainPatch};
+use headwater_events::ids::{DomainId, TenantId};
+use headwater_events::reject::Fault;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::auth::Authenticated;
+use super::body::NoBody;
+use super::dto::Receipt;
+use super::dto::domain::{Domain, DomainStatusBody, NewDomain, PatchDomain};
+use super::mutation::{Mutation, Submitted};
+use super::page::{Listing, Page};
+use super::path::DomainPath;
+use super::query::{FromQuery, NoQuery, Pairs, Query};
+use super::{Problem, answer, conditional, page};
+use crate::app::App;
+use crate::command::Command;
+use crate::query::deployments;
+use crate::query::domains::{self, DomainFilter, StoredDomain};
+
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, patch, delete))
+        .routes(routes!(restore))
+        .routes(routes!(status))
+}
+
+/// Which domains are wanted.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `DomainFilter` reads
+struct DomainListParams {
+    /// A label it has, as `key=value`; may be repeated.
+    label: Option<Vec<String>>,
+    /// Its owner's own number for it.
+    external_id: Option<String>,
+    /// Who owns it.
+    tenant: Option<Uuid>,
+    /// A part of its name.
+    q: Option<String>,
+    /// Items of a page, 1 to 1000 (50).
+    limit: Option<i64>,
+    /// Where the page before this one ended.
+    cursor: Option<String>,
+}
+
+impl FromQuery for DomainFilter {
+    fn read(pairs: &mut Pairs) -> Self {
+        let mut filter = Self {
+            external_id: pairs.one("external_id"),
+            tenant: pairs.id("tenant"),
+            part: pairs.one("q").map(|part| part.to_lowercase()),
+            ..Self::default()
+        };
+        for label in pairs.all("label") {
+            match label.split_once('=') {
+                Some((key, value)) => {
+                    filter.labels.insert(key.to_owned(), value.to_owned());
+                }
+                None => pairs.fault("invalid_query_value", "label: write key=value".to_owned()),
+            }
+        }
+        filter
+    }
+}
+
+/// The domain of this name, if the caller may see it.
+///
+/// # Errors
+/// 404 otherwise.
+pub async fn visible(app: &App, auth: &Authenticated, name: &DomainName) -> Result<StoredDomain, Problem> {
+    let missing = || Problem::not_found(format!("domain {name}"));
+    let found = domains::by_name(&app.pool, name).await?.ok_or_else(missing)?;
+    let resource = Resource::Domain(found.state.id, found.state.tenant);
+    auth.may(Verb::Read, resource, format!("domain {name}"))?;
+    Ok(found)
+}
+
+/// Domains that the caller may see, by name.
+#[utoipa::path(get, path = "/api/domains", tag = "domains", params(DomainListParams),
+    responses((status = 200, body = Vec<Domain>, description = "A page: items and next")))]
+async fn list(
+    State(app): State<App>,
+    auth: Authenticated,
+    wanted: Listing<DomainFilter, String>,
+) -> Result<Response, Problem> {
+    let platform = domains::platform(&app.pool).await?;
+    let (filter, scope) = (wanted.filter.clone(), auth.scope());
+    page::list(wanted, move |after: Option<String>, most| {
+        let (pool, platform) = (app.pool.clone(), platform.clone());
+        let (filter, scope) = (filter.clone(), scope.clone());
+        async move {
+            let found = domains::page(&pool, scope.as_deref(), &filter, after.as_deref(), most).await?;
+            let item = |one: StoredDomain| (one.state.name.to_string(), Domain::new(&one, &platform));
+            Ok(Page { items: found.into_iter().map(item).collect() })
+        }
+    })
+    .await
+}
+
+/// Make a domain: 201 while its ownership is to be proven, 202 when it is active at once.
+#[utoipa::path(post, path = "/api/domains", tag = "domains", request_body = NewDomain,
+    responses((status = 201, body = Domain), (status = 202, body = Receipt)))]
+async fn create(State(app): State<App>, mutation: Mutation<NewDomain>) -> Result<Response, Problem> {
+    let platform = domains::platform(&app.pool).await?;
+    let new = &mutation.body;
+    let command = Command::CreateDomain(CreateDomain {
+        id: DomainId::from_uuid(Uuid::now_v7()),
+        name: new.name.clone(),
+        tenant: tenant(new.tenant, platform.tenant, &mutation.auth)?,
+        force_active: new.force_active,
+        labels: new.labels.clone(),
+        external_id: new.external_id.clone(),
+    });
+    let outcome = match mutation.submit(&app, command).await? {
+        Submitted::Done(outcome) => outcome,
+        plan => return Ok(plan.into_response()),
+    };
+    let domain = outcome.domain.as_ref().map(|state| Domain::of_state(state, &platform));
+    let mut response = if outcome.operation.is_some() {
+        answer::receipt_with(&outcome, domain.map(|domain| ("domain", serde_json::json!(domain))))
+    } else {
+        answer::created(&outcome, &format!("/api/domains/{}", new.name), &domain)
+    };
+    conditional::set_etag(response.headers_mut(), outcome.revision);
+    Ok(response)
+}
+
+/// Who will own a new domain: who was named, else the caller's only tenant, else the administrators' own.
+fn tenant(
+    named: Option<TenantId>,
+    platform: Option<TenantId>,
+    auth: &Authenticated,
+) -> Result<TenantId, Problem> {
+    let missing = |detail: &str| Problem::invalid(vec![Fault::at("/tenant", "missing", detail)]);
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    if auth.caller.admin {
+        return platform.ok_or_else(|| missing("the platform has no tenant yet: run `headwater init`"));
+    }
+    let mut tenants = auth.caller.tenants.iter();
+    match (tenants.next(), tenants.next()) {
+        (Some(only), None) => Ok(*only),
+        (None, _) => Err(missing("you are a member of no tenant: ask an administrator to make you one")),
+        _ => Err(missing("you are a member of several tenants: say which one will own the domain")),
+    }
+}
+
+/// One domain.
+#[utoipa::path(get, path = "/api/domains/{d}", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
+    responses((status = 200, body = Domain)))]
+async fn get(
+    State(app): State<App>,
+    auth: Authenticated,
+    DomainPath(name): DomainPath,
+    _: Query<NoQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let found = visible(&app, &auth, &name).await?;
+    let platform = domains::platform(&app.pool).await?;
+    conditional::answer(&headers, found.state.revision, &Domain::new(&found, &platform))
+}
+
+/// Change labels, the external id or the serial's floor (merge patch).
+#[utoipa::path(patch, path = "/api/domains/{d}", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
+    request_body = PatchDomain, responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn patch(
+    State(app): State<App>,
+    DomainPath(name): DomainPath,
+    mutation: Mutation<DomainPatch>,
+) -> Result<Response, Problem> {
+    let command = DomainCommand::Patch(mutation.body.clone());
+    Ok(mutation.submit(&app, Command::Domain { name, command }).await?.into_response())
+}
+
+/// Delete a domain; it can be restored until `hold_until`.
+#[utoipa::path(delete, path = "/api/domains/{d}", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
+    responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn delete(
+    State(app): State<App>,
+    DomainPath(name): DomainPath,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    let command = DomainCommand::Delete;
+    Ok(mutation.submit(&app, Command::Domain { name, command }).await?.into_response())
+}
+
+/// Undo the deletion of a domain, with everything it held.
+#[utoipa::path(post, path = "/api/domains/{d}/restore", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
+    responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn restore(
+    State(app): State<App>,
+    DomainPath(name): DomainPath,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    let command = DomainCommand::Restore;
+    Ok(mutation.submit(&app, Command::Domain { name, command }).await?.into_response())
+}
+
+/// How far a domain is deployed.
+#[utoipa::path(get, path = "/api/domains/{d}/status", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
+    responses((status = 200, body = DomainStatusBody)))]
+async fn status(
+    State(app): State<App>,
+    auth: Authenticated,
+    DomainPath(name): DomainPath,
+    _: Query<NoQuery>,
+) -> Result<Response, Problem> {
+    let found = visible(&app, &auth, &name).await?;
+    let platform = domains::platform(&app.pool).await?;
+    let deployed = deployments::of_domain(&app.pool, found.state.id).await?;
+    let deployed = deployed.into_iter().map(Into::into).collect();
+    Ok(axum::Json(DomainStatusBody::new(Domain::new(&found, &platform), deployed)).into_response())
+}

@@ -1,0 +1,1 @@
+//! Bodies of tenants, users and tokens.

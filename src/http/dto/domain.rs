@@ -1,0 +1,193 @@
+//! Bodies of domains.
+
+use headwater_events::dns::DomainName;
+use headwater_events::domain::{DomainPatch, DomainState};
+use headwater_events::event::Labels;
+use headwater_events::ids::TenantId;
+use headwater_events::time::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{deployment::Deployment, labels, labels_patch};
+use crate::http::body::{Fields, FromBody};
+use crate::query::domains::{Platform, StoredDomain};
+
+/// A domain that is asked for.
+#[derive(Debug, ToSchema)]
+pub struct NewDomain {
+    /// Its name; U-labels are taken.
+    #[schema(value_type = String, example = "example.com")]
+    pub name: DomainName,
+    /// Who will own it; needed only by members of none or several tenants.
+    #[schema(value_type = Option<Uuid>)]
+    pub tenant: Option<TenantId>,
+    /// Active at once, without proof of ownership (administrators only).
+    #[schema(required = false)]
+    pub force_active: bool,
+    /// Labels.
+    #[schema(required = false)]
+    pub labels: Labels,
+    /// The owner's own number for it.
+    pub external_id: Option<String>,
+}
+
+impl FromBody for NewDomain {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("name") {
+            fields.missing("name");
+        }
+        let name = fields.parsed("name", |text| {
+            DomainName::parse(text).map_err(|fault| (fault.code.as_str(), fault.detail))
+        });
+        let tenant = fields.id("tenant");
+        let force_active = fields.flag("force_active");
+        let labels = labels(fields);
+        let external_id = fields.text("external_id");
+        Some(Self { name: name?, tenant, force_active, labels, external_id })
+    }
+}
+
+/// A merge patch (RFC 7396) of a domain.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code)] // the schema; what is read is the patch itself
+pub struct PatchDomain {
+    /// Labels to set; null removes one, or all.
+    labels: Option<std::collections::BTreeMap<String, Option<String>>>,
+    /// The owner's own number for it; null removes it.
+    external_id: Option<String>,
+    /// Raises the SOA serial to at least this.
+    serial_floor: Option<u32>,
+}
+
+impl FromBody for DomainPatch {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let labels = labels_patch(fields);
+        let external_id = match fields.take_nullable("external_id") {
+            None => None,
+            Some(Value::Null) => Some(None),
+            Some(Value::String(text)) => Some(Some(text)),
+            Some(_) => {
+                fields.fault("external_id", "invalid_type", "external_id must be a text or null");
+                None
+            }
+        };
+        let serial_floor = fields.integer("serial_floor").and_then(|floor| {
+            let floor = u32::try_from(floor).ok();
+            if floor.is_none() {
+                fields.fault("serial_floor", "out_of_range", "a serial is 0 to 4294967295");
+            }
+            floor
+        });
+        Some(Self { labels, external_id, serial_floor })
+    }
+}
+
+/// A domain.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Domain {
+    /// Its id.
+    id: Uuid,
+    /// Its name.
+    #[schema(value_type = String, example = "example.com")]
+    name: DomainName,
+    /// Its name for people: U-labels.
+    display_name: String,
+    /// Who owns it.
+    tenant: Uuid,
+    /// `pending_verification`, `active`, `deprovisioning` or `removed`.
+    status: &'static str,
+    /// Its newest revision.
+    revision: i64,
+    /// Labels.
+    labels: Labels,
+    /// The owner's own number for it.
+    external_id: Option<String>,
+    /// The SOA serial of its newest revision.
+    serial: u32,
+    /// The names to delegate it to.
+    nameservers: Vec<String>,
+    /// RRsets of its owner's.
+    rrsets: i64,
+    /// Records of its owner's.
+    records: i64,
+    /// Until when a deleted domain can be restored.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    hold_until: Option<Timestamp>,
+    /// When it came into being.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// When it last changed.
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+}
+
+impl Domain {
+    /// Shows a domain of this platform.
+    pub fn new(stored: &StoredDomain, platform: &Platform) -> Self {
+        let status = if stored.removed { "removed" } else { stored.state.status.name() };
+        Self { status, ..Self::of_state(&stored.state, platform) }
+    }
+
+    /// Shows what a mutation left.
+    pub fn of_state(state: &DomainState, platform: &Platform) -> Self {
+        let nameservers = platform.identity.iter().flat_map(|identity| &identity.nameservers);
+        Self {
+            id: state.id.as_uuid(),
+            name: state.name.clone(),
+            display_name: state.name.to_unicode(),
+            tenant: state.tenant.as_uuid(),
+            status: state.status.name(),
+            revision: state.revision.get(),
+            labels: state.labels.clone(),
+            external_id: state.external_id.clone(),
+            serial: state.serial(state.revision, platform.generation),
+            nameservers: nameservers.map(ToString::to_string).collect(),
+            rrsets: state.rrsets,
+            records: state.records,
+            hold_until: state.hold_until,
+            created_at: state.created_at,
+            updated_at: state.updated_at,
+        }
+    }
+}
+
+/// How far a domain is deployed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DomainStatusBody {
+    /// The domain.
+    #[schema(value_type = String, example = "example.com")]
+    pub name: DomainName,
+    /// Where it stands in its life.
+    pub status: &'static str,
+    /// Its newest revision.
+    pub revision: i64,
+    /// The SOA serial of that revision.
+    pub serial: u32,
+    /// `current` when every enabled target is, `none` when it is deployed nowhere, else `pending`, `failing` or `ahead`.
+    pub state: &'static str,
+    /// Each target.
+    pub deployments: Vec<Deployment>,
+}
+
+impl DomainStatusBody {
+    /// Sums the targets up.
+    pub fn new(domain: Domain, deployments: Vec<Deployment>) -> Self {
+        let enabled: Vec<&Deployment> = deployments.iter().filter(|one| one.is_enabled()).collect();
+        let any = |states: &[&str]| enabled.iter().any(|one| states.contains(&one.state()));
+        let state = if enabled.is_empty() {
+            "none"
+        } else if any(&["ahead"]) {
+            "ahead"
+        } else if any(&["failed", "rejected"]) {
+            "failing"
+        } else if enabled.iter().all(|one| matches!(one.state(), "current" | "removed")) {
+            "current"
+        } else {
+            "pending"
+        };
+        let Domain { name, status, revision, serial, .. } = domain;
+        Self { name, status, revision, serial, state, deployments }
+    }
+}

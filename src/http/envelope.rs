@@ -1,0 +1,143 @@
+//! What every request and every answer has: an id, a trace, a time limit, a measure, safe headers. The outermost
+//! layer; nothing here knows what a request is about.
+
+use axum::extract::{ConnectInfo, MatchedPath, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use headwater_events::envelope::Client;
+use headwater_events::ids::RequestId;
+use std::any::Any;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::Problem;
+
+/// How long a handler may take until its answer begins. Waiting for an operation takes at most half of it.
+pub const REQUEST_MAX: Duration = Duration::from_secs(60);
+/// How long a client whose request took too long should stay away.
+const LATE_RETRY: Duration = Duration::from_secs(5);
+/// Characters of a `User-Agent` that are kept.
+const AGENT_MAX_CHARS: usize = 256;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+tokio::task_local! {
+    static REQUEST: RequestId;
+}
+
+/// The request that this task answers, if it answers one.
+pub fn current_request() -> Option<RequestId> {
+    REQUEST.try_with(|request| *request).ok()
+}
+
+/// The layer.
+pub async fn layer(request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let shown = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let id = shown.and_then(|text| Uuid::parse_str(text).ok()).unwrap_or_else(Uuid::now_v7);
+    let id = RequestId::from_uuid(id);
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let is_api = request.uri().path().starts_with("/api");
+    let trace = request.headers().get(&TRACEPARENT).and_then(trace_id).unwrap_or_default();
+    let span = tracing::info_span!("request", request_id = %id, %method, route, trace_id = trace);
+    let answer = async move {
+        match tokio::time::timeout(REQUEST_MAX, next.run(request)).await {
+            Ok(response) => response,
+            Err(_late) => Problem::unavailable(format!(
+                "the request took longer than {} s; whether it took effect is unknown: repeat it with the same Idempotency-Key",
+                REQUEST_MAX.as_secs()
+            ))
+            .retry_after(LATE_RETRY)
+            .into_response(),
+        }
+    };
+    let mut response = REQUEST.scope(id, answer).instrument(span).await;
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    protect(response.headers_mut(), is_api);
+    measure(method.as_str(), route, response.status(), begun.elapsed());
+    response
+}
+
+/// The trace id of a W3C `traceparent`; anything else is as if it were absent.
+fn trace_id(value: &HeaderValue) -> Option<String> {
+    let parts: Vec<&str> = value.to_str().ok()?.split('-').collect();
+    let is_hex =
+        |text: &str, digits: usize| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match parts.as_slice() {
+        [version, trace, parent, flags, ..]
+            if is_hex(version, 2)
+                && is_hex(trace, 32)
+                && is_hex(parent, 16)
+                && is_hex(flags, 2)
+                && trace.bytes().any(|digit| digit != b'0') =>
+        {
+            Some(trace.to_ascii_lowercase())
+        }
+        _ => None,
+    }
+}
+
+fn protect(headers: &mut HeaderMap, is_api: bool) {
+    let mut default = |name: HeaderName, value: &'static str| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    default(header::X_FRAME_OPTIONS, "DENY");
+    default(header::REFERRER_POLICY, "no-referrer");
+    default(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
+    if is_api {
+        default(header::CACHE_CONTROL, "no-store");
+    }
+}
+
+/// By route, never by what stands in the path: a domain is no label.
+fn measure(method: &str, route: Option<String>, status: StatusCode, took: Duration) {
+    let route = route.unwrap_or_else(|| "none".to_owned());
+    let labels = [("method", method.to_owned()), ("route", route), ("status", status.as_u16().to_string())];
+    metrics::counter!("cdn_http_requests_total", &labels).increment(1);
+    metrics::histogram!("cdn_http_request_duration_seconds", &labels[..2]).record(took.as_secs_f64());
+}
+
+/// What a panic in a handler becomes. Its message goes to the log, not to the client.
+pub fn panicked(cause: Box<dyn Any + Send>) -> Response {
+    let told = cause.downcast_ref::<String>().map(String::as_str);
+    let told = told.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    tracing::error!(panic = told, "a request ended in a panic");
+    metrics::counter!("cdn_http_panics_total").increment(1);
+    let detail = "the request met a fault of this program; its log has the details under the request id";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail).into_response()
+}
+
+/// Where a request comes from: the peer of its connection. No header is believed.
+pub fn client(parts: &axum::http::request::Parts) -> Option<Client> {
+    let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    let agent = parts.headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let agent = agent.unwrap_or_default();
+    let kept = |c: &char| !c.is_control();
+    Some(Client {
+        ip: peer.ip().to_canonical().to_string(),
+        agent: agent.chars().filter(kept).take(AGENT_MAX_CHARS).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_taken_only_when_it_is_one() {
+        let trace = |text| trace_id(&HeaderValue::from_static(text));
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert_eq!(trace(good).as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
+        for bad in ["", "00-x-y-01", "00-00000000000000000000000000000000-00f067aa0ba902b7-01"] {
+            assert_eq!(trace(bad), None, "{bad}");
+        }
+    }
+}

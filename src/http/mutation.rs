@@ -1,0 +1,185 @@
+//! What every mutation comes with: its caller, its conditions, its note, its idempotency key, its body. One extractor,
+//! so that no route can forget one of them; one way to submit, so that `?dry_run=true` works everywhere.
+
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, Method};
+use axum::response::{IntoResponse, Response};
+use headwater_events::ids::RequestId;
+use headwater_events::reject::{Fault, Guard};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::auth::Authenticated;
+use super::body::{self, FromBody};
+use super::query::Pairs;
+use super::{Problem, conditional, envelope};
+use crate::app::App;
+use crate::command::{Command, Idempotency, Meta, NOTE_MAX_CHARS, Outcome, Plan};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const CHANGE_NOTE: HeaderName = HeaderName::from_static("change-note");
+
+/// A mutation that has been read whole.
+pub struct Mutation<T> {
+    /// Who asks.
+    pub auth: Authenticated,
+    /// What the body says.
+    pub body: T,
+    meta: Meta,
+    dry_run: bool,
+}
+
+/// What submitting came to.
+pub enum Submitted {
+    /// `?dry_run=true`: nothing was written.
+    Plan(Plan),
+    /// It is durable.
+    Done(Outcome),
+}
+
+impl<T: FromBody> FromRequest<App> for Mutation<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &App) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let auth = Authenticated::from_request_parts(&mut parts, state).await?;
+        let mut pairs = Pairs::parse(parts.uri.query())?;
+        let dry_run = pairs.flag("dry_run");
+        let allow = guards(&mut pairs);
+        pairs.finish()?;
+        let mut meta = meta(&parts, allow)?;
+        let key = idempotency_key(&parts)?;
+        let value = body::json(&parts.headers, body, T::MAX_BYTES).await?;
+        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &value) });
+        let body = body::read::<T>(value)?;
+        Ok(Self { auth, body, meta, dry_run })
+    }
+}
+
+impl<T> Mutation<T> {
+    /// The body by itself, to be turned into a command.
+    pub fn split(self) -> (Mutation<()>, T) {
+        let Self { auth, body, meta, dry_run } = self;
+        (Mutation { auth, body: (), meta, dry_run }, body)
+    }
+
+    /// Submits the command of this mutation, or plans it when only that was asked.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn submit(&self, app: &App, command: Command) -> Result<Submitted, Problem> {
+        let (caller, meta) = (self.auth.caller.clone(), self.meta.clone());
+        if self.dry_run {
+            return Ok(Submitted::Plan(app.commit.plan(caller, command, meta).await?));
+        }
+        Ok(Submitted::Done(app.commit.submit(caller, command, meta).await?))
+    }
+
+    /// Whether nothing is to be written.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
+/// What a mutation comes with, but for its idempotency key.
+///
+/// # Errors
+/// 400 or 422 for a header that is at fault.
+pub fn meta(parts: &Parts, allow: BTreeSet<Guard>) -> Result<Meta, Problem> {
+    Ok(Meta {
+        request: envelope::current_request().unwrap_or_else(|| RequestId::from_uuid(Uuid::now_v7())),
+        client: envelope::client(parts),
+        note: note(parts)?,
+        change: None,
+        cause: None,
+        idempotency: None,
+        precondition: conditional::precondition(&parts.headers)?,
+        allow,
+    })
+}
+
+fn guards(pairs: &mut Pairs) -> BTreeSet<Guard> {
+    let mut allow = BTreeSet::new();
+    for name in pairs.all("allow").iter().flat_map(|names| names.split(',')) {
+        match Guard::from_name(name) {
+            Some(guard) => {
+                allow.insert(guard);
+            }
+            None => {
+                let known: Vec<&str> = Guard::ALL.iter().map(|guard| guard.name()).collect();
+                pairs.fault("unknown_guard", format!("allow: the guards are {}", known.join(", ")));
+            }
+        }
+    }
+    allow
+}
+
+/// A note is UTF-8; clients that cannot send that send Latin-1, of which every octet is a character.
+fn note(parts: &Parts) -> Result<Option<String>, Problem> {
+    let Some(value) = parts.headers.get(&CHANGE_NOTE) else { return Ok(None) };
+    let note = match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => text.to_owned(),
+        Err(_) => value.as_bytes().iter().copied().map(char::from).collect(),
+    };
+    if note.chars().count() > NOTE_MAX_CHARS || note.chars().any(char::is_control) {
+        let detail =
+            format!("Change-Note has at most {NOTE_MAX_CHARS} characters, none of them a control character");
+        return Err(Problem::invalid(vec![Fault::at("", "invalid_note", detail)]));
+    }
+    Ok((!note.is_empty()).then_some(note))
+}
+
+fn idempotency_key(parts: &Parts) -> Result<Option<Uuid>, Problem> {
+    let mut keys = parts.headers.get_all(&IDEMPOTENCY_KEY).iter();
+    let Some(value) = keys.next() else { return Ok(None) };
+    // Quoted too: the header is a structured-field string in the draft.
+    let text = value.to_str().unwrap_or_default().trim().trim_matches('"');
+    match (Uuid::parse_str(text), keys.next()) {
+        (Ok(key), None) => Ok(Some(key)),
+        _ => Err(Problem::malformed("Idempotency-Key must be one UUID")),
+    }
+}
+
+/// BLAKE3 of method, path, query without `dry_run`, and the body with its keys in order.
+fn digest(parts: &Parts, body: &Value) -> [u8; 32] {
+    let mut query: Vec<&str> = parts.uri.query().unwrap_or_default().split('&').collect();
+    query.retain(|pair| !pair.is_empty() && *pair != "dry_run" && !pair.starts_with("dry_run="));
+    query.sort_unstable();
+    let mut hasher = blake3::Hasher::new();
+    for part in [parts.method.as_str(), parts.uri.path(), &query.join("&"), &body.to_string()] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The answer to a dry run: what would change, and the `If-Match` under which exactly that happens.
+impl IntoResponse for Submitted {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Done(outcome) => super::answer::receipt(&outcome),
+            Self::Plan(plan) => {
+                let mut response = Json(json!({
+                    "changed": plan.changed,
+                    "diff": plan.diff,
+                    "warnings": plan.warnings,
+                    "guards": plan.guards,
+                    "targets": plan.targets,
+                    "if_match": plan.if_match.map(conditional::etag),
+                }))
+                .into_response();
+                if let Some(revision) = plan.if_match {
+                    conditional::set_etag(response.headers_mut(), revision);
+                }
+                response
+            }
+        }
+    }
+}
+
+/// Whether requests of this method change anything.
+pub fn is_mutation(method: &Method) -> bool {
+    !method.is_safe()
+}

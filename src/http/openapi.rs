@@ -1,0 +1,134 @@
+//! The description of the API: OpenAPI 3.1, from the code. What every operation has (the bearer token, the problem, the
+//! headers and keys of a mutation) is added here once.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use utoipa::PartialSchema;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, ContentBuilder, Info, OpenApi, PathItem, Ref, RefOr, Required, ResponseBuilder,
+};
+
+use super::dto::{FaultBody, ProblemBody};
+
+const SCHEME: &str = "token";
+
+/// The document with its entity tag.
+#[derive(Clone)]
+pub struct Document {
+    text: Arc<str>,
+    etag: HeaderValue,
+}
+
+impl Document {
+    /// Writes the document.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON, which it always can.
+    pub fn new(api: OpenApi) -> serde_json::Result<Self> {
+        let mut text = complete(api).to_pretty_json()?;
+        text.push('\n');
+        let digest = hex::encode(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+        let etag = HeaderValue::try_from(format!("\"{digest}\""));
+        Ok(Self { text: text.into(), etag: etag.unwrap_or(HeaderValue::from_static("\"openapi\"")) })
+    }
+
+    /// The document as it is printed and committed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Answers a GET.
+    pub fn answer(&self, headers: &HeaderMap) -> Response {
+        let shown = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        let mine = self.etag.to_str().unwrap_or_default();
+        let known = shown
+            .flat_map(|tags| tags.split(','))
+            .any(|tag| tag.trim() == "*" || tag.trim().trim_start_matches("W/") == mine);
+        let tag = [(header::ETAG, self.etag.clone())];
+        if known {
+            return (StatusCode::NOT_MODIFIED, tag).into_response();
+        }
+        let media = [(header::CONTENT_TYPE, "application/json")];
+        (media, tag, self.text.as_ref().to_owned()).into_response()
+    }
+}
+
+fn complete(mut api: OpenApi) -> OpenApi {
+    let mut info = Info::new("Headwater", env!("CARGO_PKG_VERSION"));
+    info.description = Some("The control plane of a private CDN and authoritative DNS.".to_owned());
+    api.info = info;
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("hw_…").build();
+    let added = ComponentsBuilder::new()
+        .schema("Problem", ProblemBody::schema())
+        .schema("FaultBody", FaultBody::schema())
+        .security_scheme(SCHEME, SecurityScheme::Http(scheme))
+        .build();
+    let components = api.components.get_or_insert_default();
+    components.schemas.extend(added.schemas);
+    components.security_schemes.extend(added.security_schemes);
+    for (path, item) in &mut api.paths.paths {
+        // Whoever holds a token may revoke it, and says so by showing it.
+        let needs_token = path != "/api/tokens/revoke";
+        each_operation(item, |operation, changes| extend(operation, needs_token, changes));
+    }
+    api
+}
+
+fn each_operation(item: &mut PathItem, mut extend: impl FnMut(&mut Operation, bool)) {
+    let PathItem { get, head, put, post, patch, delete, .. } = item;
+    for operation in [get, head].into_iter().flatten() {
+        extend(operation, false);
+    }
+    for operation in [put, post, patch, delete].into_iter().flatten() {
+        extend(operation, true);
+    }
+}
+
+fn extend(operation: &mut Operation, needs_token: bool, changes: bool) {
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let problem = ResponseBuilder::new()
+        .description("A problem (RFC 9457)")
+        .content("application/problem+json", problem)
+        .build();
+    operation.responses.responses.insert("default".to_owned(), RefOr::T(problem));
+    if needs_token {
+        operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(SCHEME, [])]);
+    }
+    if changes {
+        operation.parameters.get_or_insert_default().extend(of_mutations().map(RefOr::T));
+    }
+}
+
+fn of_mutations() -> [Parameter; 6] {
+    let one = |name: &str, place: ParameterIn, kind: Type, told: &str| {
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(place)
+            .required(Required::False)
+            .description(Some(told))
+            .schema(Some(ObjectBuilder::new().schema_type(kind).build()))
+            .build()
+    };
+    [
+        one(
+            "dry_run",
+            ParameterIn::Query,
+            Type::Boolean,
+            "Decide and answer what would change; write nothing",
+        ),
+        one("allow", ParameterIn::Query, Type::String, "Guards that may be crossed, separated by commas"),
+        one("If-Match", ParameterIn::Header, Type::String, "The entity tag that the resource must have"),
+        one("If-None-Match", ParameterIn::Header, Type::String, "* to create only"),
+        one("Idempotency-Key", ParameterIn::Header, Type::String, "A UUID; a repetition replays the answer"),
+        one(
+            "Change-Note",
+            ParameterIn::Header,
+            Type::String,
+            "Why; up to 500 characters, kept in the events",
+        ),
+    ]
+}

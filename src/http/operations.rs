@@ -1,0 +1,164 @@
+//! `/api/operations`: what became of accepted work (contract section 7).
+
+use crate::app::App;
+use crate::history::page::{self, conflict};
+use crate::history::query::Params;
+use crate::http::Problem;
+use crate::http::auth::Authenticated;
+use crate::operation::read::{self, Hop, Shown, Wanted};
+use axum::extract::{OriginalUri, Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use headwater_events::actor::{self, Verb};
+use headwater_events::ids::OperationId;
+use headwater_projections::operations::State as OperationState;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a request may wait for the end of an operation.
+pub const WAIT_MAX_SECONDS: u64 = 30;
+/// How often an operation is looked at though nothing moved in this process.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Looks of one waiting request are at least this far apart.
+const LOOK_PAUSE: Duration = Duration::from_millis(15);
+
+/// Operations, relative to `/api`.
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/operations", get(list))
+        .route("/operations/{id}", get(one))
+        .route("/operations/{id}/timeline", get(timeline))
+        .route("/operations/{id}/retry", post(retry))
+        .route("/operations/{id}/cancel", post(cancel))
+}
+
+async fn list(
+    State(app): State<App>,
+    who: Authenticated,
+    OriginalUri(uri): OriginalUri,
+) -> Result<Response, Problem> {
+    let params = Params::read(&uri, &["domain", "state", "cursor", "limit"])?;
+    let state = params.one("state")?;
+    let states = state.map(|text| text.split(',').map(str::to_owned).collect::<Vec<_>>());
+    if let Some(wrong) = states.iter().flatten().find(|name| OperationState::from_name(name).is_none()) {
+        return Err(Problem::malformed(format!(
+            "state={wrong:?} is not one; there are: pending, running, succeeded, failed, cancelled"
+        )));
+    }
+    let mut domains = params.domains("domain")?.unwrap_or_default();
+    if domains.len() > 1 {
+        return Err(Problem::malformed("domain stands more than once in the query"));
+    }
+    let wanted = Wanted { domain: domains.pop(), states, before: params.parsed("cursor", "a cursor")? };
+    let limit = params.limit()?;
+    let found = read::list(&app.pool, &who.caller, &wanted, limit + 1).await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let items: Vec<String> = found.iter().take(shown).map(|operation| operation.body.to_string()).collect();
+    let next = (found.len() > shown).then(|| found.get(shown - 1).map(|last| last.id)).flatten();
+    Ok(page::page(&uri, items.join(",").as_bytes(), "cursor", next))
+}
+
+/// The operation, if the caller may know of it.
+async fn readable(app: &App, who: &Authenticated, id: &str) -> Result<Shown, Problem> {
+    let absent = || Problem::not_found(format!("operation {id}"));
+    let parsed: OperationId = id.parse().map_err(|_| absent())?;
+    let found = read::one(&app.pool, parsed).await?;
+    found.filter(|operation| operation.is_readable_by(&who.caller)).ok_or_else(absent)
+}
+
+async fn one(
+    State(app): State<App>,
+    who: Authenticated,
+    Path(id): Path<String>,
+    OriginalUri(uri): OriginalUri,
+) -> Result<Response, Problem> {
+    let params = Params::read(&uri, &["wait"])?;
+    let form = format!("a number of seconds from 0 to {WAIT_MAX_SECONDS}");
+    let wait: u64 = params.parsed("wait", &form)?.unwrap_or(0);
+    if wait > WAIT_MAX_SECONDS {
+        return Err(Problem::malformed(format!("wait={wait} is not {form}")));
+    }
+    let deadline = Instant::now() + Duration::from_secs(wait);
+    let mut moved = app.progress.subscribe();
+    let operation = loop {
+        // Marked before the look, so that a move during it wakes the wait below.
+        moved.borrow_and_update();
+        let operation = readable(&app, &who, &id).await?;
+        let now = Instant::now();
+        if operation.state.is_terminal() || now >= deadline || app.stop.is_cancelled() {
+            break operation;
+        }
+        tokio::select! {
+            // Where nobody moves in this process (another one runs the projection), the poll remains.
+            Ok(()) = moved.changed() => tokio::time::sleep(LOOK_PAUSE).await,
+            () = tokio::time::sleep_until(deadline.min(now + POLL_INTERVAL)) => {}
+            () = app.stop.cancelled() => {}
+        }
+    };
+    let mut response = Json(operation.body).into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+async fn timeline(
+    State(app): State<App>,
+    who: Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Vec<Hop>>, Problem> {
+    let operation = readable(&app, &who, &id).await?;
+    Ok(Json(read::timeline(&app.pool, &operation).await?))
+}
+
+/// Whether the caller may change what the operation is about.
+fn writable(who: &Authenticated, operation: &Shown) -> Result<(), Problem> {
+    let resource = match (operation.domain, operation.tenant) {
+        (Some(domain), Some(tenant)) => actor::Resource::Domain(domain, tenant),
+        _ => actor::Resource::Platform,
+    };
+    if actor::decide(&who.caller, Verb::Write, resource).is_granted() {
+        return Ok(());
+    }
+    let detail = "the operation belongs to what you may not change";
+    Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+}
+
+async fn retry(
+    State(app): State<App>,
+    who: Authenticated,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let operation = readable(&app, &who, &id).await?;
+    writable(&who, &operation)?;
+    let nothing = |detail: &str| conflict("nothing_to_retry", detail);
+    let Some(domain) = operation.domain else {
+        return Err(nothing("it is carried out as fast as the cluster takes it; there is nothing to retry"));
+    };
+    if !operation.lags {
+        return Err(nothing("every target has verified it; there is nothing to retry"));
+    }
+    if read::retry(&app.pool, domain, operation.revision).await? == 0 {
+        return Err(nothing("no deployment of it is left to retry"));
+    }
+    let operation = readable(&app, &who, &id).await?;
+    let mut response = (StatusCode::ACCEPTED, Json(operation.body)).into_response();
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/operations/{}", operation.id)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+async fn cancel(
+    State(app): State<App>,
+    who: Authenticated,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let operation = readable(&app, &who, &id).await?;
+    writable(&who, &operation)?;
+    Err(if operation.state.is_terminal() {
+        conflict("already_ended", "the operation has ended")
+    } else {
+        conflict("not_cancellable", "its revision is committed: undo it by a new mutation")
+    })
+}

@@ -1,0 +1,81 @@
+//! All routes, and the layers around them: the envelope outermost, then the catcher of panics, then (behind `/api`) the
+//! gate that knows who asks.
+
+use axum::Router;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::get;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+
+use super::auth::{self, Gate, Identity};
+use super::openapi::Document;
+use super::rate::Limiter;
+use super::{Problem, audit, domains, envelope, events, health, operations, rrsets, stream};
+use crate::app::App;
+
+/// Every route that needs a caller. Paths are whole.
+pub fn api() -> OpenApiRouter<App> {
+    OpenApiRouter::new().merge(domains::routes()).merge(rrsets::routes())
+}
+
+/// The history: read by position, not described here one by one.
+fn history() -> Router<App> {
+    let below = Router::new()
+        .merge(events::routes())
+        .merge(stream::routes())
+        .merge(audit::routes())
+        .merge(operations::routes());
+    Router::new().nest("/api", below).merge(stream::routes())
+}
+
+/// Every route under `/api` that needs none.
+pub fn open() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+}
+
+/// The description of everything.
+///
+/// # Errors
+/// When it cannot be written as JSON, which it always can.
+pub fn document() -> serde_json::Result<Document> {
+    Document::new(api().merge(open()).into_openapi())
+}
+
+/// The whole of what `headwater serve` listens with. `draining` says that no new work should come here.
+///
+/// # Errors
+/// As [`document`].
+pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Router> {
+    let document = document()?;
+    let gate = Gate { identity: Identity::start(app.clone()), limiter: Limiter::new(&app.config.limits) };
+    let (guarded, _) = api().split_for_parts();
+    let guarded = guarded.merge(history()).route_layer(from_fn_with_state(gate.clone(), auth::layer));
+    let (open, _) = open().split_for_parts();
+    let open = open.layer(axum::Extension(gate.identity));
+    let described = move |headers: HeaderMap| {
+        let answer = document.answer(&headers);
+        async move { answer }
+    };
+    Ok(guarded
+        .merge(open)
+        .with_state(app.clone())
+        .route("/openapi.json", get(described))
+        .merge(health::routes(app, draining))
+        .fallback(missing)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(envelope::panicked))
+        .layer(from_fn(envelope::layer)))
+}
+
+async fn missing(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::not_found(path)
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    let detail = format!("{path} does not take {method}");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}

@@ -1,0 +1,160 @@
+//! RRsets of a domain: list, read, put, delete, and many at once.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use headwater_events::dns::RrType;
+use headwater_events::domain::{DomainCommand, DomainState};
+use headwater_events::reject::Fault;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::auth::Authenticated;
+use super::body::NoBody;
+use super::domains::visible;
+use super::dto::Receipt;
+use super::dto::rrset::{Batch, BatchChanges, PutRrset, Rrset};
+use super::mutation::Mutation;
+use super::page::{Listing, Page};
+use super::path::{DomainPath, RrsetPath};
+use super::query::{NoQuery, Query};
+use super::{Problem, conditional, page};
+use crate::app::App;
+use crate::command::Command;
+use crate::query::domains::{self, Platform};
+use crate::query::rrsets::{self, ShownRrset};
+
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(batch)).routes(routes!(get, put, delete))
+}
+
+/// Which page is wanted.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `Listing` reads
+pub struct PageParams {
+    /// Items of a page, 1 to 1000 (50).
+    limit: Option<i64>,
+    /// Where the page before this one ended.
+    cursor: Option<String>,
+}
+
+/// RRsets of a domain in the order of the zone, those that the platform adds among them.
+#[utoipa::path(get, path = "/api/domains/{d}/rrsets", tag = "rrsets",
+    params(("d" = String, Path, description = "The domain's name"), PageParams),
+    responses((status = 200, body = Vec<Rrset>, description = "A page: items and next")))]
+async fn list(
+    State(app): State<App>,
+    auth: Authenticated,
+    DomainPath(name): DomainPath,
+    headers: HeaderMap,
+    wanted: Listing<NoQuery, (String, i32)>,
+) -> Result<Response, Problem> {
+    let domain = visible(&app, &auth, &name).await?.state;
+    let revision = domain.revision;
+    if conditional::fresh(&headers, revision)? {
+        return conditional::answer(&headers, revision, &());
+    }
+    let platform = domains::platform(&app.pool).await?;
+    let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
+        let (app, domain, platform) = (app.clone(), domain.clone(), platform.clone());
+        async move {
+            let found = rrsets::page(&app.pool, domain.id, after.as_ref(), most).await?;
+            let found = with_derived(found, &domain, &platform, after.as_ref(), most);
+            Ok(Page { items: found.into_iter().map(|one| (one.key(), Rrset::from(one))).collect() })
+        }
+    });
+    let mut response = listed.await?;
+    conditional::set_etag(response.headers_mut(), revision);
+    Ok(response)
+}
+
+/// Puts what the platform adds in its place among the stored RRsets of one page.
+fn with_derived(
+    mut found: Vec<ShownRrset>,
+    domain: &DomainState,
+    platform: &Platform,
+    after: Option<&(String, i32)>,
+    most: i64,
+) -> Vec<ShownRrset> {
+    let derived = rrsets::derived(domain, platform).into_iter();
+    found.extend(derived.filter(|one| after.is_none_or(|after| one.key() > *after)));
+    found.sort_by_key(ShownRrset::key);
+    found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    found
+}
+
+/// One RRset.
+#[utoipa::path(get, path = "/api/domains/{d}/rrsets/{name}/{type}", tag = "rrsets",
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The owner: www, @, *"), ("type" = String, Path)),
+    responses((status = 200, body = Rrset)))]
+async fn get(
+    State(app): State<App>,
+    auth: Authenticated,
+    at: RrsetPath,
+    _: Query<NoQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let domain = visible(&app, &auth, &at.domain).await?.state;
+    let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
+    let found = if owner.is_apex() && matches!(rrtype, RrType::SOA | RrType::NS) {
+        let platform = domains::platform(&app.pool).await?;
+        rrsets::derived(&domain, &platform).into_iter().find(|one| one.rrtype == rrtype)
+    } else {
+        rrsets::one(&app.pool, domain.id, &owner.key(), rrtype).await?
+    };
+    let missing = || Problem::not_found(format!("RRset {owner} {rrtype} of {}", at.domain));
+    let found = found.ok_or_else(missing)?;
+    let revision = found.changed.as_ref().map_or(domain.revision, |changed| changed.revision);
+    conditional::answer(&headers, revision, &Rrset::from(found))
+}
+
+/// Put an RRset, whole.
+#[utoipa::path(put, path = "/api/domains/{d}/rrsets/{name}/{type}", tag = "rrsets",
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The owner: www, @, *"), ("type" = String, Path)),
+    request_body = PutRrset, responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn put(
+    State(app): State<App>,
+    at: RrsetPath,
+    mutation: Mutation<PutRrset>,
+) -> Result<Response, Problem> {
+    let (mutation, body) = mutation.split();
+    let command = DomainCommand::PutRrset(body.parse(&at)?);
+    Ok(mutation.submit(&app, Command::Domain { name: at.domain, command }).await?.into_response())
+}
+
+/// Delete an RRset, whole; 404 when it is absent.
+#[utoipa::path(delete, path = "/api/domains/{d}/rrsets/{name}/{type}", tag = "rrsets",
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The owner: www, @, *"), ("type" = String, Path)),
+    responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn delete(
+    State(app): State<App>,
+    at: RrsetPath,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
+    if owner.is_apex() && matches!(rrtype, RrType::SOA | RrType::NS) {
+        visible(&app, &mutation.auth, &at.domain).await?;
+        let detail = format!("the {rrtype} records of the apex come from the platform");
+        return Err(Problem::invalid(vec![Fault::at("", "derived", detail)]));
+    }
+    let command = DomainCommand::DeleteRrset { owner, rrtype };
+    Ok(mutation.submit(&app, Command::Domain { name: at.domain, command }).await?.into_response())
+}
+
+/// Change many RRsets atomically, in one revision, judged at the end state.
+#[utoipa::path(post, path = "/api/domains/{d}/rrsets/batch", tag = "rrsets",
+    params(("d" = String, Path, description = "The domain's name")),
+    request_body = Batch, responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn batch(
+    State(app): State<App>,
+    DomainPath(name): DomainPath,
+    mutation: Mutation<Batch>,
+) -> Result<Response, Problem> {
+    let (mutation, body) = mutation.split();
+    let BatchChanges(changes) = BatchChanges::try_from((&name, body))?;
+    let command = DomainCommand::ChangeRrsets(changes);
+    Ok(mutation.submit(&app, Command::Domain { name, command }).await?.into_response())
+}

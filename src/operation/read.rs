@@ -1,0 +1,254 @@
+//! What the API shows of operations.
+
+use super::deadline::TargetView;
+use super::sql;
+use chrono::{DateTime, Utc};
+use headwater_events::actor::Caller;
+use headwater_events::codec::decode;
+use headwater_events::event::{DeploymentFact, Event};
+use headwater_events::ids::{ClusterId, DomainId, OperationId, Position, Revision, TenantId};
+use headwater_events::time::Timestamp;
+use headwater_projections::operations::State;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sqlx::Row;
+use sqlx::postgres::{PgPool, PgRow};
+use sqlx::types::Json;
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+/// Deployment facts that a timeline looks at, at most.
+const TIMELINE_MAX_FACTS: i64 = 1_000;
+
+/// One operation as it is shown.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Which.
+    pub id: OperationId,
+    /// Where it stands.
+    pub state: State,
+    /// The domain it is about.
+    pub domain: Option<DomainId>,
+    /// The cluster it is about.
+    pub cluster: Option<ClusterId>,
+    /// Its owner.
+    pub tenant: Option<TenantId>,
+    /// The revision it carries out.
+    pub revision: Revision,
+    /// Who asked.
+    pub actor: Uuid,
+    /// Whether a target lags.
+    pub lags: bool,
+    /// The resource of contract section 7.
+    pub body: Value,
+}
+
+impl Shown {
+    /// Whether a caller may read it: what it started, and what belongs to its tenants.
+    pub fn is_readable_by(&self, caller: &Caller) -> bool {
+        caller.admin
+            || caller.actor.id == self.actor
+            || self.tenant.is_some_and(|tenant| caller.tenants.contains(&tenant))
+    }
+}
+
+/// What is asked of the list.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Of a domain.
+    pub domain: Option<String>,
+    /// In one of these states.
+    pub states: Option<Vec<String>>,
+    /// Older than this one.
+    pub before: Option<OperationId>,
+}
+
+fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
+    let id = OperationId::from_uuid(row.try_get(0)?);
+    let kind: &str = row.try_get(1)?;
+    let lane: &str = row.try_get(2)?;
+    let name: &str = row.try_get(3)?;
+    let domain: Option<&str> = row.try_get(5)?;
+    let revision: i64 = row.try_get(7)?;
+    let served: bool = row.try_get(9)?;
+    let superseded_by: Option<Uuid> = row.try_get(10)?;
+    let error: Option<Value> = row.try_get::<Option<Json<Value>>, _>(11)?.map(|json| json.0);
+    let created = Timestamp::from(row.try_get::<DateTime<Utc>, _>(12)?);
+    let finished = row.try_get::<Option<DateTime<Utc>>, _>(13)?.map(Timestamp::from);
+    let Json(partial): Json<Value> = row.try_get(15)?;
+    let Json(targets): Json<Vec<TargetView>> = row.try_get(16)?;
+    let state = State::from_name(name).unwrap_or(State::Pending);
+    let about_domain = row.try_get::<Option<Uuid>, _>(4)?.map(DomainId::from_uuid);
+    // An operation on a cluster has that one target.
+    let cluster = row.try_get::<Option<Uuid>, _>(14)?.map(ClusterId::from_uuid);
+    let concerned: Vec<&TargetView> =
+        targets.iter().filter(|t| cluster.is_none_or(|cluster| cluster == t.id)).collect();
+    let is_active =
+        |target: &TargetView| if cluster.is_some() { state == State::Succeeded } else { target.verified };
+    let active = concerned.iter().filter(|target| is_active(target)).count();
+    let lagging = || concerned.iter().filter(|target| !is_active(target));
+    let body = json!({
+        "id": id, "kind": kind, "state": state.name(), "domain": domain, "revision": revision, "lane": lane,
+        "progress": {"done": active, "total": concerned.len(), "unit": "targets"},
+        "checkpoint": null,
+        "attempts": lagging().filter_map(|target| target.attempts).max().unwrap_or(0),
+        "next_attempt_at": lagging().filter_map(|target| target.next_attempt_at.as_deref()).min(),
+        "targets": {
+            "total": concerned.len(), "active": active,
+            "unreachable": concerned.iter().filter(|target| !target.in_service).count(),
+        },
+        "partial": partial, "served": served, "superseded_by": superseded_by, "error": error,
+        "created_at": created, "finished_at": finished,
+    });
+    Ok(Shown {
+        id,
+        state,
+        domain: about_domain,
+        cluster,
+        tenant: row.try_get::<Option<Uuid>, _>(6)?.map(TenantId::from_uuid),
+        revision: Revision::new(revision),
+        actor: row.try_get(8)?,
+        lags: lagging().next().is_some(),
+        body,
+    })
+}
+
+/// One operation.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn one(pool: &PgPool, id: OperationId) -> Result<Option<Shown>, sqlx::Error> {
+    let row = sqlx::query(sql::OPERATION).bind(id.as_uuid()).fetch_optional(pool).await?;
+    row.as_ref().map(shown).transpose()
+}
+
+/// The operations that a caller may read, newest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn list(
+    pool: &PgPool,
+    caller: &Caller,
+    wanted: &Wanted,
+    most: i64,
+) -> Result<Vec<Shown>, sqlx::Error> {
+    let tenants: Option<Vec<Uuid>> =
+        (!caller.admin).then(|| caller.tenants.iter().map(|tenant| tenant.as_uuid()).collect());
+    let rows = sqlx::query(sql::OPERATIONS)
+        .bind(tenants)
+        .bind(caller.actor.id)
+        .bind(wanted.domain.as_deref())
+        .bind(wanted.states.as_deref())
+        .bind(wanted.before.map(OperationId::as_uuid))
+        .bind(most)
+        .persistent(false)
+        .fetch_all(pool)
+        .await?;
+    rows.iter().map(shown).collect()
+}
+
+/// One hop on the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// `committed`, `rendered`, `activated`, `verified` or `refused`.
+    pub stage: &'static str,
+    /// The name of the target; none for the log.
+    pub target: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// Milliseconds since the commit.
+    pub ms: i64,
+    /// The event that says so.
+    pub position: Position,
+}
+
+/// The hops of an operation, in the order of time.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn timeline(pool: &PgPool, operation: &Shown) -> Result<Vec<Hop>, sqlx::Error> {
+    let stream = operation.domain.map(DomainId::as_uuid).or(operation.cluster.map(ClusterId::as_uuid));
+    let query = sqlx::query(sql::COMMITTED).bind(stream).bind(operation.revision.get());
+    let Some(row) = query.fetch_optional(pool).await? else { return Ok(Vec::new()) };
+    let position: i64 = row.try_get(0)?;
+    let committed = Timestamp::from(row.try_get::<DateTime<Utc>, _>(1)?);
+    let mut hops = vec![Hop {
+        stage: "committed",
+        target: None,
+        at: committed,
+        ms: 0,
+        position: Position::new(position),
+    }];
+    let Some(domain) = operation.domain else { return Ok(hops) };
+    let query = sqlx::query(sql::FACTS).bind(domain.as_uuid()).bind(position).bind(TIMELINE_MAX_FACTS);
+    let mut done: BTreeSet<String> = BTreeSet::new();
+    for row in query.fetch_all(pool).await? {
+        let target: String = row.try_get(6)?;
+        let (name, schema, data): (&str, i16, &[u8]) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+        let position = Position::new(row.try_get(0)?);
+        let at = Timestamp::from(row.try_get::<DateTime<Utc>, _>(1)?);
+        let Ok(event) = decode(name, schema, data) else { continue };
+        let Some((stages, is_verified)) = stages(&event, operation.revision, at) else { continue };
+        if done.contains(&target) {
+            continue;
+        }
+        for (stage, at) in stages {
+            let is_new = !hops.iter().any(|hop| {
+                hop.stage == stage
+                    && hop.target.as_ref() == Some(&target)
+                    && (stage != "refused" || hop.at == at)
+            });
+            if is_new {
+                let ms = at.millis_since(committed);
+                hops.push(Hop { stage, target: Some(target.clone()), at, ms, position });
+            }
+        }
+        if is_verified {
+            done.insert(target);
+        }
+    }
+    hops.sort_by_key(|hop| (hop.at, hop.position));
+    Ok(hops)
+}
+
+/// The stages that a fact tells of a revision, and whether it is the last one of its target.
+fn stages(
+    event: &Event,
+    revision: Revision,
+    at: Timestamp,
+) -> Option<(Vec<(&'static str, Timestamp)>, bool)> {
+    let of = |fact: &DeploymentFact| fact.revision >= revision;
+    let reached = |fact: &DeploymentFact| {
+        let stages = [
+            ("rendered", fact.stages.rendered),
+            ("activated", fact.stages.activated),
+            ("verified", fact.stages.verified),
+        ];
+        stages.into_iter().filter_map(|(stage, at)| at.map(|at| (stage, at))).collect::<Vec<_>>()
+    };
+    match event {
+        Event::DeploymentAcknowledged(fact) if of(fact) => {
+            let mut all = reached(fact);
+            if fact.stages.verified.is_none() {
+                all.push(("verified", at));
+            }
+            Some((all, true))
+        }
+        Event::DeploymentRendered(fact) | Event::DeploymentActivated(fact) if of(fact) => {
+            Some((reached(fact), false))
+        }
+        Event::DeploymentRejected(fact) | Event::DeploymentFailed(fact) if of(fact) => {
+            Some((vec![("refused", at)], false))
+        }
+        _ => None,
+    }
+}
+
+/// Has the lagging deployments of an operation tried at once; gives how many there were.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn retry(pool: &PgPool, domain: DomainId, revision: Revision) -> Result<u64, sqlx::Error> {
+    let query = sqlx::query(sql::RETRY).bind(domain.as_uuid()).bind(revision.get());
+    Ok(query.execute(pool).await?.rows_affected())
+}

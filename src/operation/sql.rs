@@ -1,0 +1,127 @@
+//! Statements of operations: cursors of what follows the log, the deadline, and what the API reads.
+
+/// $1 name, $2 version.
+pub(super) const CURSOR: &str = "select position from projection_cursors where name = $1 and version = $2";
+
+/// $1 name, $2 version. A row of another version stays: it needs a rebuild, not a new start over old rows.
+pub(super) const CURSOR_BEGIN: &str =
+    "insert into projection_cursors (name, version) values ($1, $2) on conflict do nothing";
+
+/// $1 name, $2 version, $3 from, $4 to: no row when another process moved it.
+pub(super) const CURSOR_MOVE: &str = "update projection_cursors \
+     set position = $4, state = 'live', last_error = null, updated_at = now() \
+     where name = $1 and version = $2 and position = $3";
+
+/// $1 name, $2 state, $3 why it stands still.
+pub(super) const CURSOR_ERROR: &str =
+    "update projection_cursors set state = $2, last_error = $3, updated_at = now() where name = $1";
+
+/// $1 name, $2 owner, $3 seconds: a row when the lease is ours now.
+pub(super) const LEASE: &str = "insert into leases as t (name, owner, until) \
+     values ($1, $2, now() + make_interval(secs => $3)) \
+     on conflict (name) do update set owner = excluded.owner, until = excluded.until, \
+     fence = case when t.owner = excluded.owner then t.fence else t.fence + 1 end \
+     where t.owner = excluded.owner or t.until < now() returning fence";
+
+/// The targets of an operation as JSON, for every enabled one: `o` is the operation.
+macro_rules! targets {
+    () => {
+        "(select coalesce(jsonb_agg(jsonb_build_object('id', t.cluster_id, 'name', t.name, \
+         'verified', coalesce(v.revision >= o.revision, false), \
+         'in_service', coalesce(h.reached_at > now() - interval '60 seconds', false), \
+         'state', d.state, 'error', d.last_error, 'attempts', d.attempts, \
+         'next_attempt_at', case when isfinite(d.next_attempt_at) then d.next_attempt_at end) \
+         order by t.name), '[]'::jsonb) \
+         from operations.targets t \
+         left join operations.verified v on v.domain_id = o.domain_id and v.cluster_id = t.cluster_id \
+         left join cluster_health h on h.cluster_id = t.cluster_id \
+         left join desired.deployments d on d.domain_id = o.domain_id and d.cluster_id = t.cluster_id \
+         where t.enabled)"
+    };
+}
+
+/// $1 deadline in seconds, $2 how many: open operations on domains that may have to end, oldest first.
+pub(super) const OVERDUE: &str = concat!(
+    "select o.id, o.domain_id, o.domain, o.tenant_id, o.created_at < now() - make_interval(secs => $1), t.targets \
+     from operations.operations o cross join lateral (select ",
+    targets!(),
+    " as targets) t \
+     where o.state in ('pending', 'running') and o.domain_id is not null \
+     and (o.created_at < now() - make_interval(secs => $1) or (o.created_at < now() - interval '1 second' \
+     and exists (select from jsonb_array_elements(t.targets) e \
+                 where (e->>'in_service')::boolean and (e->>'verified')::boolean) \
+     and not exists (select from jsonb_array_elements(t.targets) e \
+                     where (e->>'in_service')::boolean and not (e->>'verified')::boolean))) \
+     order by o.created_at limit $2"
+);
+
+/// $1 deadline in seconds: open operations that bring a cluster up to date: how many of its domains lag, and
+/// whether it was out of reach for that long.
+pub(super) const CLUSTERS: &str = "select o.id, o.cluster_id, c.name, \
+     exists (select from desired.deployments d \
+             where d.cluster_id = o.cluster_id and d.wanted \
+             and (d.desired_revision <> d.active_revision or d.desired_generation <> d.active_generation \
+                  or d.state <> 'current') \
+             and (d.verified_at is null or d.verified_at < o.created_at)), \
+     coalesce(greatest(h.reached_at, o.created_at), o.created_at) < now() - make_interval(secs => $1), h.last_error \
+     from operations.operations o join desired.clusters c on c.id = o.cluster_id \
+     left join cluster_health h on h.cluster_id = o.cluster_id \
+     where o.state in ('pending', 'running') and o.domain_id is null order by o.created_at limit 100";
+
+macro_rules! operation_columns {
+    () => {
+        concat!(
+            "select o.id, o.kind, o.lane, o.state, o.domain_id, o.domain, o.tenant_id, o.revision, o.actor_id, \
+             o.served, o.superseded_by, o.error, o.created_at, o.finished_at, o.cluster_id, \
+             (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'name', c.name)), '[]'::jsonb) \
+              from jsonb_array_elements_text(o.partial) as p(id) \
+              left join operations.targets c on c.cluster_id::text = p.id), ",
+            targets!(),
+            " from operations.operations o "
+        )
+    };
+}
+
+/// $1 operation.
+pub(super) const OPERATION: &str = concat!(operation_columns!(), "where o.id = $1");
+
+/// $1 tenants (none: all), $2 user, $3 domain, $4 states, $5 before, $6 how many. Planned anew each time.
+pub(super) const OPERATIONS: &str = concat!(
+    operation_columns!(),
+    "where ($1::uuid[] is null or o.tenant_id = any($1) or o.actor_id = $2) \
+     and ($3::text is null or o.domain = $3) and ($4::text[] is null or o.state = any($4)) \
+     and ($5::uuid is null or o.id < $5) order by o.id desc limit $6"
+);
+
+/// $1 stream, $2 revision: the commit.
+pub(super) const COMMITTED: &str =
+    "select position, at from events where stream_id = $1 and revision = $2 order by seq limit 1";
+
+/// $1 domain, $2 after, $3 how many: deployment facts of a domain.
+pub(super) const FACTS: &str = "select e.position, e.at, e.type, e.schema, e.data, e.stream_id, \
+     coalesce(t.name, e.stream_id::text) \
+     from events e left join operations.targets t on t.cluster_id = e.stream_id \
+     where e.domain_id = $1 and e.position > $2 and starts_with(e.type, 'deployment.') \
+     order by e.position limit $3";
+
+/// $1 domain, $2 revision: deployments on enabled targets that have not verified it are tried at once.
+pub(super) const RETRY: &str = "update desired.deployments d set next_attempt_at = '-infinity', attempts = 0 \
+     from operations.targets t where t.cluster_id = d.cluster_id and t.enabled and d.domain_id = $1 \
+     and not exists (select from operations.verified v where v.domain_id = d.domain_id \
+                     and v.cluster_id = d.cluster_id and v.revision >= $2)";
+
+/// Every statement, for the test that prepares them.
+pub const ALL: &[&str] = &[
+    CURSOR,
+    CURSOR_BEGIN,
+    CURSOR_MOVE,
+    CURSOR_ERROR,
+    LEASE,
+    OVERDUE,
+    CLUSTERS,
+    OPERATION,
+    OPERATIONS,
+    COMMITTED,
+    FACTS,
+    RETRY,
+];

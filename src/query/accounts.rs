@@ -1,0 +1,239 @@
+//! Tenants, users, their memberships and tokens.
+
+use headwater_events::event::Labels;
+use headwater_events::ids::{Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::time::Timestamp;
+use sqlx::Row;
+use sqlx::postgres::{PgPool, PgRow};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{at, maybe_at, sql, tenants};
+use crate::token::TokenHash;
+
+/// Who holds a token, with the rights of now.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    /// The token.
+    pub token: TokenId,
+    /// Whose it is.
+    pub user: UserId,
+    /// Administrator of the platform.
+    pub admin: bool,
+    /// When the token stops working by itself.
+    pub expires_at: Option<Timestamp>,
+    /// The tenants the user is a member of.
+    pub tenants: Vec<TenantId>,
+}
+
+/// A user.
+#[derive(Debug, Clone)]
+pub struct StoredUser {
+    /// Its id.
+    pub id: UserId,
+    /// Its mail address; none when it was erased.
+    pub email: Option<String>,
+    /// Administrator of the platform.
+    pub admin: bool,
+    /// Its stream's newest revision.
+    pub revision: Revision,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The tenants it is a member of.
+    pub tenants: Vec<TenantId>,
+}
+
+/// A token, without what its holder must show.
+#[derive(Debug, Clone)]
+pub struct StoredToken {
+    /// Its id.
+    pub id: TokenId,
+    /// Whose it is.
+    pub user: UserId,
+    /// What its owner calls it.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it stops working by itself.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A tenant.
+#[derive(Debug, Clone)]
+pub struct StoredTenant {
+    /// Its id.
+    pub id: TenantId,
+    /// Its name.
+    pub name: String,
+    /// Labels.
+    pub labels: Labels,
+    /// The operator's own number for it.
+    pub external_id: Option<String>,
+    /// Its stream's newest revision when it was made.
+    pub revision: Revision,
+    /// Domains it owns.
+    pub domains: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Which tenants are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TenantFilter<'a> {
+    /// This one.
+    pub id: Option<TenantId>,
+    /// The one of this name.
+    pub name: Option<&'a str>,
+    /// Those of these only.
+    pub scope: Option<&'a [TenantId]>,
+}
+
+/// Which tokens are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TokenFilter {
+    /// This one.
+    pub id: Option<TokenId>,
+    /// Those of this user.
+    pub user: Option<UserId>,
+}
+
+/// The holder of a token that works (but for its expiry).
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn holder(pool: &PgPool, hash: TokenHash) -> Result<Option<Holder>, sqlx::Error> {
+    let row = sqlx::query(sql::HOLDER).bind(hash.bytes().as_slice()).fetch_optional(pool).await?;
+    let Some(row) = row else { return Ok(None) };
+    let tenants: Vec<Uuid> = row.try_get(4)?;
+    Ok(Some(Holder {
+        token: TokenId::from_uuid(row.try_get(0)?),
+        user: UserId::from_uuid(row.try_get(1)?),
+        admin: row.try_get(2)?,
+        expires_at: maybe_at(&row, 3)?,
+        tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
+    }))
+}
+
+/// Whether anything about tenants or users happened between two positions.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn identity_moved(pool: &PgPool, after: Position, up_to: Position) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(sql::IDENTITY_MOVED).bind(after.get()).bind(up_to.get()).fetch_one(pool).await
+}
+
+fn user_row(row: &PgRow) -> Result<StoredUser, sqlx::Error> {
+    let tenants: Vec<Uuid> = row.try_get(5)?;
+    Ok(StoredUser {
+        id: UserId::from_uuid(row.try_get(0)?),
+        email: row.try_get(1)?,
+        admin: row.try_get(2)?,
+        revision: Revision::new(row.try_get(3)?),
+        created_at: at(row, 4)?,
+        tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
+    })
+}
+
+/// One user.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn user(pool: &PgPool, id: UserId) -> Result<Option<StoredUser>, sqlx::Error> {
+    let row = sqlx::query(sql::USER).bind(id.as_uuid()).fetch_optional(pool).await?;
+    row.as_ref().map(user_row).transpose()
+}
+
+/// The user with this (canonical) mail address.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn user_by_email(pool: &PgPool, email: &str) -> Result<Option<StoredUser>, sqlx::Error> {
+    let row = sqlx::query(sql::USER_BY_EMAIL).bind(email).fetch_optional(pool).await?;
+    row.as_ref().map(user_row).transpose()
+}
+
+/// The next users, oldest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn users(pool: &PgPool, after: Option<Uuid>, most: i64) -> Result<Vec<StoredUser>, sqlx::Error> {
+    let rows = sqlx::query(sql::USERS).bind(after).bind(most).fetch_all(pool).await?;
+    rows.iter().map(user_row).collect()
+}
+
+/// How many administrators can show a token.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn administrators(pool: &PgPool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(sql::ADMINISTRATORS).fetch_one(pool).await
+}
+
+/// The next tokens, oldest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn tokens(
+    pool: &PgPool,
+    filter: TokenFilter,
+    after: Option<Uuid>,
+    most: i64,
+) -> Result<Vec<StoredToken>, sqlx::Error> {
+    let query = sqlx::query(sql::TOKENS).bind(filter.id.map(TokenId::as_uuid));
+    let query = query.bind(filter.user.map(UserId::as_uuid)).bind(after).bind(most);
+    let read = |row: &PgRow| {
+        Ok(StoredToken {
+            id: TokenId::from_uuid(row.try_get(0)?),
+            user: UserId::from_uuid(row.try_get(1)?),
+            name: row.try_get(2)?,
+            created_at: at(row, 3)?,
+            expires_at: maybe_at(row, 4)?,
+            revoked_at: maybe_at(row, 5)?,
+        })
+    };
+    query.fetch_all(pool).await?.iter().map(read).collect()
+}
+
+/// The next tenants, oldest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn tenants_page(
+    pool: &PgPool,
+    filter: TenantFilter<'_>,
+    after: Option<Uuid>,
+    most: i64,
+) -> Result<Vec<StoredTenant>, sqlx::Error> {
+    let query = sqlx::query(sql::TENANTS).bind(filter.id.map(TenantId::as_uuid)).bind(filter.name);
+    let query = query.bind(tenants(filter.scope)).bind(after).bind(most);
+    let read = |row: &PgRow| {
+        Ok(StoredTenant {
+            id: TenantId::from_uuid(row.try_get(0)?),
+            name: row.try_get(1)?,
+            labels: row.try_get::<Json<Labels>, _>(2)?.0,
+            external_id: row.try_get(3)?,
+            revision: Revision::new(row.try_get(4)?),
+            domains: row.try_get(5)?,
+            created_at: at(row, 6)?,
+        })
+    };
+    query.fetch_all(pool).await?.iter().map(read).collect()
+}
+
+/// The next members of a tenant with their mail addresses, or one of them.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn members(
+    pool: &PgPool,
+    tenant: TenantId,
+    user: Option<UserId>,
+    after: Option<Uuid>,
+    most: i64,
+) -> Result<Vec<(UserId, Option<String>)>, sqlx::Error> {
+    let query = sqlx::query(sql::MEMBERS).bind(tenant.as_uuid()).bind(user.map(UserId::as_uuid));
+    let rows = query.bind(after).bind(most).fetch_all(pool).await?;
+    rows.iter().map(|row| Ok((UserId::from_uuid(row.try_get(0)?), row.try_get(1)?))).collect()
+}

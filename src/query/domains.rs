@@ -1,0 +1,99 @@
+//! Domains, and what every zone says of the platform.
+
+use headwater_events::dns::DomainName;
+use headwater_events::domain::DomainState;
+use headwater_events::event::{DnsIdentity, Labels};
+use headwater_events::ids::TenantId;
+use sqlx::Row;
+use sqlx::postgres::{PgPool, PgRow};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{sql, tenants};
+use crate::store::row;
+
+/// A domain and whether every target has let go of it.
+#[derive(Debug, Clone)]
+pub struct StoredDomain {
+    /// The domain.
+    pub state: DomainState,
+    /// Deleted, and gone from every target.
+    pub removed: bool,
+}
+
+/// The platform, as every zone shows it.
+#[derive(Debug, Clone)]
+pub struct Platform {
+    /// Its own tenant; none before it is initialized.
+    pub tenant: Option<TenantId>,
+    /// Its part of every SOA serial.
+    pub generation: u32,
+    /// What every zone says of it; none before it is initialized.
+    pub identity: Option<DnsIdentity>,
+}
+
+/// Which domains are wanted; what is none does not matter.
+#[derive(Debug, Clone, Default)]
+pub struct DomainFilter {
+    /// Labels that it has.
+    pub labels: Labels,
+    /// Its owner's own number for it.
+    pub external_id: Option<String>,
+    /// Who owns it.
+    pub tenant: Option<TenantId>,
+    /// A part of its name.
+    pub part: Option<String>,
+}
+
+fn stored(row: &PgRow) -> Result<StoredDomain, sqlx::Error> {
+    Ok(StoredDomain { state: row::domain(row)?, removed: row.try_get("removed")? })
+}
+
+/// The domain that holds this name.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn by_name(pool: &PgPool, name: &DomainName) -> Result<Option<StoredDomain>, sqlx::Error> {
+    let row = sqlx::query(sql::DOMAIN).bind(name.as_str()).fetch_optional(pool).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+/// The next domains by name.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn page(
+    pool: &PgPool,
+    scope: Option<&[TenantId]>,
+    filter: &DomainFilter,
+    after: Option<&str>,
+    most: i64,
+) -> Result<Vec<StoredDomain>, sqlx::Error> {
+    let labels = (!filter.labels.is_empty()).then(|| Json(&filter.labels));
+    let query = sqlx::query(sql::DOMAINS).bind(after).bind(tenants(scope)).bind(labels);
+    let query = query.bind(&filter.external_id).bind(filter.tenant.map(TenantId::as_uuid));
+    let rows = query.bind(&filter.part).bind(most).fetch_all(pool).await?;
+    rows.iter().map(stored).collect()
+}
+
+/// The platform.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn platform(pool: &PgPool) -> Result<Platform, sqlx::Error> {
+    let row = sqlx::query(sql::PLATFORM).fetch_one(pool).await?;
+    let identity: Option<Json<DnsIdentity>> = row.try_get(2)?;
+    Ok(Platform {
+        tenant: row.try_get::<Option<Uuid>, _>(0)?.map(TenantId::from_uuid),
+        generation: u32::try_from(row.try_get::<i64, _>(1)?).map_err(|_| super::odd("generation"))?,
+        identity: identity.map(|Json(identity)| identity),
+    })
+}
+
+/// Whether the database answers at all.
+///
+/// # Errors
+/// When it does not.
+pub async fn ping(pool: &PgPool) -> Result<(), sqlx::Error> {
+    sqlx::query(sql::PING).execute(pool).await.map(|_| ())
+}

@@ -1,0 +1,38 @@
+//! Reads of `desired` for the API: rows in, values out. Who may see them is asked by the caller; a list takes the
+//! tenants whose things may be seen (none: all).
+
+pub mod accounts;
+pub mod clusters;
+pub mod deployments;
+pub mod domains;
+pub mod history;
+pub mod rrsets;
+pub mod sql;
+
+use chrono::{DateTime, Utc};
+use headwater_events::ids::TenantId;
+use headwater_events::time::Timestamp;
+use sqlx::postgres::PgRow;
+use sqlx::{ColumnIndex, Row};
+use uuid::Uuid;
+
+/// The tenants of a scope, as the statements take them; none: all.
+fn tenants(scope: Option<&[TenantId]>) -> Option<Vec<Uuid>> {
+    scope.map(|tenants| tenants.iter().map(|tenant| tenant.as_uuid()).collect())
+}
+
+fn at<I: ColumnIndex<PgRow>>(row: &PgRow, index: I) -> Result<Timestamp, sqlx::Error> {
+    row.try_get::<DateTime<Utc>, I>(index).map(Timestamp::from)
+}
+
+fn maybe_at<I: ColumnIndex<PgRow>>(row: &PgRow, index: I) -> Result<Option<Timestamp>, sqlx::Error> {
+    Ok(row.try_get::<Option<DateTime<Utc>>, I>(index)?.map(Timestamp::from))
+}
+
+/// A value that this program never writes.
+fn odd(column: &str) -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: "a value that this program never writes".into(),
+    }
+}

@@ -1,0 +1,150 @@
+//! RRsets of a domain, each with the mutation that last changed it, and the two that the platform adds at the apex.
+
+use futures_util::{Stream, StreamExt};
+use headwater_events::actor::{Actor, ActorKind};
+use headwater_events::dns::{OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
+use headwater_events::domain::DomainState;
+use headwater_events::ids::{DomainId, Revision, TokenId, UserId};
+use headwater_events::time::Timestamp;
+use sqlx::Row;
+use sqlx::postgres::{PgPool, PgRow};
+use uuid::Uuid;
+
+use super::domains::Platform;
+use super::{maybe_at, odd, sql};
+
+/// The mutation that last changed something.
+#[derive(Debug, Clone)]
+pub struct Changed {
+    /// The revision it made.
+    pub revision: Revision,
+    /// When, who and why; none where the history is no longer kept.
+    pub by: Option<(Timestamp, Actor, Option<String>)>,
+}
+
+/// An RRset as it is shown.
+#[derive(Debug, Clone)]
+pub struct ShownRrset {
+    /// Its owner.
+    pub owner: OwnerName,
+    /// Its type.
+    pub rrtype: RrType,
+    /// TTL, records, comment.
+    pub body: RrSetBody,
+    /// What last changed it; none when the platform derives it.
+    pub changed: Option<Changed>,
+}
+
+impl ShownRrset {
+    /// Its place in the order of a zone.
+    pub fn key(&self) -> (String, i32) {
+        (self.owner.key().as_str().to_owned(), i32::from(self.rrtype.code()))
+    }
+}
+
+/// The actor of an event, from five columns beginning with its kind.
+pub(super) fn actor(row: &PgRow, first: usize) -> Result<Actor, sqlx::Error> {
+    Ok(Actor {
+        kind: ActorKind::from_code(row.try_get(first)?).ok_or_else(|| odd("actor_kind"))?,
+        id: row.try_get(first + 1)?,
+        token: row.try_get::<Option<Uuid>, _>(first + 2)?.map(TokenId::from_uuid),
+        on_behalf_of: row.try_get::<Option<Uuid>, _>(first + 3)?.map(UserId::from_uuid),
+    })
+}
+
+fn body(row: &PgRow, first: usize) -> Result<RrSetBody, sqlx::Error> {
+    Ok(RrSetBody {
+        ttl: Ttl::new(row.try_get::<i64, _>(first)?).map_err(|_| odd("ttl"))?,
+        records: row.try_get(first + 1)?,
+        comment: row.try_get(first + 2)?,
+    })
+}
+
+fn rrtype(row: &PgRow, index: usize) -> Result<RrType, sqlx::Error> {
+    u16::try_from(row.try_get::<i32, _>(index)?).map(RrType::from_code).map_err(|_| odd("type"))
+}
+
+fn owner(row: &PgRow, index: usize) -> Result<OwnerName, sqlx::Error> {
+    OwnerName::from_canonical(row.try_get(index)?).map_err(|_| odd("owner"))
+}
+
+fn shown(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
+    let by = match maybe_at(row, 7)? {
+        Some(at) => Some((at, actor(row, 8)?, row.try_get(12)?)),
+        None => None,
+    };
+    Ok(ShownRrset {
+        owner: owner(row, 2)?,
+        rrtype: rrtype(row, 1)?,
+        body: body(row, 3)?,
+        changed: Some(Changed { revision: Revision::new(row.try_get(6)?), by }),
+    })
+}
+
+/// One RRset.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn one(
+    pool: &PgPool,
+    domain: DomainId,
+    owner: &OwnerKey,
+    rrtype: RrType,
+) -> Result<Option<ShownRrset>, sqlx::Error> {
+    let query = sqlx::query(sql::RRSET).bind(domain.as_uuid()).bind(owner.as_str());
+    let row = query.bind(i32::from(rrtype.code())).fetch_optional(pool).await?;
+    row.as_ref().map(shown).transpose()
+}
+
+/// The next RRsets in the order of the zone.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn page(
+    pool: &PgPool,
+    domain: DomainId,
+    after: Option<&(String, i32)>,
+    most: i64,
+) -> Result<Vec<ShownRrset>, sqlx::Error> {
+    let query = sqlx::query(sql::RRSETS).bind(domain.as_uuid());
+    let query = query.bind(after.map(|(key, _)| key.as_str())).bind(after.map(|(_, rrtype)| *rrtype));
+    let rows = query.bind(most).fetch_all(pool).await?;
+    rows.iter().map(shown).collect()
+}
+
+/// Every RRset of the zone as of one moment, in order, as fast as it is taken.
+pub fn zone(pool: PgPool, domain: DomainId) -> impl Stream<Item = Result<ShownRrset, sqlx::Error>> + Send {
+    async_stream::try_stream! {
+        let mut rows = sqlx::query(sql::ZONE).bind(domain.as_uuid()).fetch(&pool);
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            let rrset = ShownRrset {
+                owner: owner(&row, 0)?,
+                rrtype: rrtype(&row, 1)?,
+                body: body(&row, 2)?,
+                changed: None,
+            };
+            yield rrset;
+        }
+    }
+}
+
+/// What the platform adds at the apex of a zone: its NS set and its SOA, in the order of the zone. Nothing before the
+/// platform has an identity.
+pub fn derived(domain: &DomainState, platform: &Platform) -> Vec<ShownRrset> {
+    let Some(identity) = &platform.identity else { return Vec::new() };
+    let Some(primary) = identity.nameservers.first() else { return Vec::new() };
+    let serial = domain.serial(domain.revision, platform.generation);
+    let (refresh, retry) = (identity.refresh, identity.retry);
+    let (expire, minimum) = (identity.expire, identity.minimum);
+    let soa = format!("{primary}. {}. {serial} {refresh} {retry} {expire} {minimum}", identity.hostmaster);
+    let mut names: Vec<String> = identity.nameservers.iter().map(|name| format!("{name}.")).collect();
+    names.sort_unstable();
+    let rows = [(RrType::NS, identity.ns_ttl, names), (RrType::SOA, identity.soa_ttl, vec![soa])];
+    let rrset = |(rrtype, ttl, records): (RrType, u32, Vec<String>)| {
+        let ttl = Ttl::new(i64::from(ttl)).ok()?;
+        let body = RrSetBody { ttl, records, comment: None };
+        Some(ShownRrset { owner: OwnerName::apex(), rrtype, body, changed: None })
+    };
+    rows.into_iter().filter_map(rrset).collect()
+}

@@ -1,0 +1,194 @@
+//! The statements of the API's reads. A test prepares each against the migrated schema.
+
+/// Columns of a domain, in the order that the store reads them, and whether every target has let go of it.
+macro_rules! domain_columns {
+    () => {
+        "d.id, d.name, d.tenant_id, d.status, d.status_before_delete, d.revision, d.labels, d.external_id, \
+         d.serial_base, d.hold_until, d.rrsets, d.records, d.created_at, d.updated_at, \
+         d.status = 'deprovisioning' and not exists (select from desired.deployments p \
+             where p.domain_id = d.id and p.state <> 'removed') as removed"
+    };
+}
+
+/// Columns of an RRset and of the mutation that last changed it.
+macro_rules! rrset_columns {
+    () => {
+        "r.owner_key, r.type, r.owner, r.ttl, r.records, r.comment, r.changed, \
+         e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
+         from desired.rrsets r left join events e \
+         on e.stream_id = r.domain_id and e.revision = r.changed and e.seq = 0"
+    };
+}
+
+/// Columns of a deployment.
+macro_rules! deployment_columns {
+    () => {
+        "d.id, d.name, d.tenant_id, d.serial_base, c.id, c.name, c.enabled, p.wanted, p.desired_revision, \
+         p.desired_generation, p.active_revision, p.active_generation, p.state, p.checksum, p.serial, p.attempts, \
+         nullif(p.next_attempt_at, '-infinity'), p.last_error, p.desired_at, p.verified_at \
+         from desired.deployments p join desired.domains d on d.id = p.domain_id \
+         join desired.clusters c on c.id = p.cluster_id"
+    };
+}
+
+/// Columns of a token.
+macro_rules! token_columns {
+    () => {
+        "t.id, t.user_id, t.name, t.created_at, t.expires_at, t.revoked_at from desired.tokens t"
+    };
+}
+
+/// Columns of a user.
+macro_rules! user_columns {
+    () => {
+        "u.id, p.email, u.admin, u.revision, u.created_at, \
+         array(select m.tenant_id from desired.members m where m.user_id = u.id order by 1) \
+         from desired.users u left join people p on p.user_id = u.id"
+    };
+}
+
+/// Columns of a cluster and of its health.
+macro_rules! cluster_columns {
+    () => {
+        "c.id, c.name, c.database_url_file, c.dns, c.front, c.nameservers, c.enabled, c.revision, c.created_at, \
+         h.reached_at, h.failed_at, h.last_error, \
+         c.enabled and coalesce(h.reached_at > now() - interval '60 seconds', false) \
+         from desired.clusters c left join cluster_health h on h.cluster_id = c.id"
+    };
+}
+
+/// $1 name.
+pub(super) const DOMAIN: &str =
+    concat!("select ", domain_columns!(), " from desired.domains d where d.name = $1 and d.current");
+
+/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 part of the name, $7 how many.
+pub(super) const DOMAINS: &str = concat!(
+    "select ",
+    domain_columns!(),
+    " from desired.domains d where d.current and ($1::text is null or d.name > $1) \
+     and ($2::uuid[] is null or d.tenant_id = any($2)) and ($3::jsonb is null or d.labels @> $3) \
+     and ($4::text is null or d.external_id = $4) and ($5::uuid is null or d.tenant_id = $5) \
+     and ($6::text is null or position($6 in d.name) > 0) order by d.name limit $7"
+);
+
+/// The platform's own tenant, its generation and its DNS identity.
+pub(super) const PLATFORM: &str = "select tenant_id, generation, identity from desired.platform";
+
+/// $1 domain, $2 owner key, $3 type.
+pub(super) const RRSET: &str =
+    concat!("select ", rrset_columns!(), " where r.domain_id = $1 and r.owner_key = $2 and r.type = $3");
+
+/// $1 domain, $2 after owner key, $3 after type, $4 how many.
+pub(super) const RRSETS: &str = concat!(
+    "select ",
+    rrset_columns!(),
+    " where r.domain_id = $1 and ($2::text is null or (r.owner_key, r.type) > ($2, $3)) \
+     order by r.owner_key, r.type limit $4"
+);
+
+/// $1 domain: all of it, in order.
+pub(super) const ZONE: &str = "select r.owner, r.type, r.ttl, r.records, r.comment from desired.rrsets r \
+     where r.domain_id = $1 order by r.owner_key, r.type";
+
+/// $1 stream, $2 before revision, $3 exactly revision, $4 how many: each mutation once.
+pub(super) const REVISIONS: &str = "select e.revision, e.at, e.type, e.actor_kind, e.actor_id, e.token_id, \
+     e.on_behalf_of, e.note, e.operation_id, e.request_id, \
+     (select count(*) from events x where x.stream_id = e.stream_id and x.revision = e.revision), p.email \
+     from events e left join people p on p.user_id = e.actor_id \
+     where e.stream_id = $1 and e.seq = 0 and ($2::bigint is null or e.revision < $2) \
+     and ($3::bigint is null or e.revision = $3) order by e.revision desc limit $4";
+
+/// $1 hash of a token.
+pub(super) const HOLDER: &str = "select t.id, t.user_id, u.admin, t.expires_at, \
+     array(select m.tenant_id from desired.members m where m.user_id = u.id) \
+     from token_secrets s join desired.tokens t on t.id = s.token_id join desired.users u on u.id = t.user_id \
+     where s.hash = $1 and t.revoked_at is null";
+
+/// $1 after, $2 up to: whether anything about tenants (2) and users (3) happened.
+pub(super) const IDENTITY_MOVED: &str = "select exists (select from events \
+     where position > $1 and position <= $2 and stream_kind in (2, 3))";
+
+/// $1 id.
+pub(super) const USER: &str = concat!("select ", user_columns!(), " where u.id = $1");
+
+/// $1 mail address.
+pub(super) const USER_BY_EMAIL: &str = concat!("select ", user_columns!(), " where p.email = $1");
+
+/// $1 after, $2 how many.
+pub(super) const USERS: &str =
+    concat!("select ", user_columns!(), " where ($1::uuid is null or u.id > $1) order by u.id limit $2");
+
+/// Administrators that can show a token.
+pub(super) const ADMINISTRATORS: &str = "select count(*) from desired.users u where u.admin and exists \
+     (select from desired.tokens t where t.user_id = u.id and t.revoked_at is null \
+      and (t.expires_at is null or t.expires_at > now()))";
+
+/// $1 id, or $2 user (after $3), $4 how many.
+pub(super) const TOKENS: &str = concat!(
+    "select ",
+    token_columns!(),
+    " where ($1::uuid is null or t.id = $1) and ($2::uuid is null or t.user_id = $2) \
+     and ($3::uuid is null or t.id > $3) order by t.id limit $4"
+);
+
+/// $1 id, $2 name, $3 tenants or null, $4 after, $5 how many.
+pub(super) const TENANTS: &str = "select t.id, t.name, t.labels, t.external_id, t.revision, t.domains, t.created_at \
+     from desired.tenants t where ($1::uuid is null or t.id = $1) and ($2::text is null or t.name = $2) \
+     and ($3::uuid[] is null or t.id = any($3)) and ($4::uuid is null or t.id > $4) order by t.id limit $5";
+
+/// $1 tenant, $2 user or null, $3 after, $4 how many.
+pub(super) const MEMBERS: &str = "select m.user_id, p.email from desired.members m \
+     left join people p on p.user_id = m.user_id where m.tenant_id = $1 and ($2::uuid is null or m.user_id = $2) \
+     and ($3::uuid is null or m.user_id > $3) order by m.user_id limit $4";
+
+/// $1 id, $2 after, $3 how many.
+pub(super) const CLUSTERS: &str = concat!(
+    "select ",
+    cluster_columns!(),
+    " where ($1::uuid is null or c.id = $1) and ($2::uuid is null or c.id > $2) order by c.id limit $3"
+);
+
+/// $1 domain.
+pub(super) const DEPLOYMENTS_OF_DOMAIN: &str =
+    concat!("select ", deployment_columns!(), " where p.domain_id = $1 order by c.id");
+
+/// $1 tenants or null, $2 state, $3 target, $4 after domain, $5 after target, $6 how many.
+pub(super) const DEPLOYMENTS: &str = concat!(
+    "select ",
+    deployment_columns!(),
+    " where ($1::uuid[] is null or d.tenant_id = any($1)) and ($2::text is null or p.state = $2) \
+     and ($3::uuid is null or c.id = $3) and ($4::uuid is null or (p.domain_id, p.cluster_id) > ($4, $5)) \
+     order by p.domain_id, p.cluster_id limit $6"
+);
+
+/// Whether the database answers.
+pub(super) const PING: &str = "select 1";
+
+/// The newest position and each projection's cursor.
+pub(super) const CURSORS: &str = "select c.name, c.position, c.state, c.last_error, \
+     (select coalesce(max(position), 0) from events) from projection_cursors c order by c.name";
+
+/// Every statement, for the test that prepares them.
+pub const ALL: &[&str] = &[
+    DOMAIN,
+    DOMAINS,
+    PLATFORM,
+    RRSET,
+    RRSETS,
+    ZONE,
+    REVISIONS,
+    HOLDER,
+    IDENTITY_MOVED,
+    USER,
+    USER_BY_EMAIL,
+    USERS,
+    ADMINISTRATORS,
+    TOKENS,
+    TENANTS,
+    MEMBERS,
+    CLUSTERS,
+    DEPLOYMENTS_OF_DOMAIN,
+    DEPLOYMENTS,
+    PING,
+    CURSORS,
+];

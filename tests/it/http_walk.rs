@@ -1,0 +1,169 @@
+//! The way of a zone through the API: made, filled, read back, changed under conditions, exported, deleted, restored.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::TestApi;
+
+const ZONE: &str = "/api/domains/example.test";
+
+async fn with_zone() -> TestApi {
+    let api = TestApi::start("").await;
+    let made =
+        api.call(Method::POST, "/api/domains", json!({"name": "Example.TEST", "force_active": true})).await;
+    let made = made.expect(202);
+    assert_eq!(made.json()["changed"], true);
+    assert_eq!(made.json()["revision"], 1);
+    assert_eq!(made.json()["domain"]["name"], "example.test");
+    let operation = made.json()["operation"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(made.header("location"), format!("/api/operations/{operation}"));
+    api
+}
+
+#[tokio::test]
+async fn a_record_goes_in_and_comes_back() {
+    let api = with_zone().await;
+    let path = format!("{ZONE}/rrsets/www/A");
+    let body = json!({"ttl": 300, "records": ["192.0.2.2", "192.0.2.1", "192.0.2.1"], "comment": null});
+    let headers = [("Change-Note", "two hosts"), ("If-None-Match", "*")];
+    let put = api.send(&api.admin, Method::PUT, &path, Some(&body), &headers).await.expect(202);
+    assert_eq!((&put.json()["changed"], &put.json()["revision"]), (&json!(true), &json!(2)));
+    assert_eq!(put.header("etag"), "\"2\"");
+
+    let got = api.get(&path).await.expect(200);
+    let shown = got.json();
+    assert_eq!(shown["records"], json!(["192.0.2.1", "192.0.2.2"]));
+    assert_eq!(
+        (&shown["name"], &shown["type"], &shown["derived"]),
+        (&json!("www"), &json!("A"), &json!(false))
+    );
+    assert_eq!(shown["changed"]["note"], "two hosts");
+    assert_eq!(shown["changed"]["actor"]["kind"], "operator");
+    assert_eq!(got.header("etag"), "\"2\"");
+    assert_eq!(got.header("cache-control"), "no-store");
+    assert_eq!(got.header("x-content-type-options"), "nosniff");
+    let fresh = [("If-None-Match", "W/\"2\"")];
+    api.send(&api.admin, Method::GET, &path, None, &fresh).await.expect(304);
+
+    // The same again: nothing happens, and it says so.
+    let head = api.head().await;
+    let again = api.call(Method::PUT, &path, body.clone()).await.expect(200);
+    assert_eq!(again.json(), json!({"changed": false, "revision": 2, "operation": null}));
+    assert_eq!(api.head().await, head);
+
+    // Conditions.
+    let other = json!({"ttl": 300, "records": ["192.0.2.9"]});
+    for (name, value) in [("If-Match", "\"1\""), ("If-Match", "W/\"2\""), ("If-None-Match", "*")] {
+        let refused = api.send(&api.admin, Method::PUT, &path, Some(&other), &[(name, value)]).await;
+        refused.expect_problem(412, "revision_mismatch");
+    }
+    let plan = api.call(Method::PUT, &format!("{path}?dry_run=true"), other.clone()).await.expect(200).json();
+    assert_eq!((&plan["changed"], &plan["if_match"]), (&json!(true), &json!("\"2\"")));
+    assert_eq!(plan["diff"][0]["path"], "/rrsets/www/A");
+    assert_eq!(api.head().await, head);
+    let matched = [("If-Match", "\"2\"")];
+    api.send(&api.admin, Method::PUT, &path, Some(&other), &matched).await.expect(202);
+}
+
+#[tokio::test]
+async fn lists_pages_lines_and_a_batch() {
+    let api = with_zone().await;
+    let change = |n: u8| json!({"op": "put", "name": format!("h{n}"), "type": "A", "ttl": 60, "records": [format!("192.0.2.{n}")]});
+    let changes: Vec<Value> = (1..=30).map(change).collect();
+    let batch = format!("{ZONE}/rrsets/batch");
+    let made = api.call(Method::POST, &batch, json!({"changes": changes})).await.expect(202);
+    assert_eq!(made.json()["revision"], 2);
+
+    // 30 of ours, NS and SOA of the platform: in pages, each once.
+    let mut seen = Vec::new();
+    let mut next = format!("{ZONE}/rrsets?limit=7");
+    loop {
+        let page = api.get(&next).await.expect(200);
+        let items = page.json()["items"].as_array().unwrap().clone();
+        seen.extend(items.iter().map(|item| (item["name"].to_string(), item["type"].to_string())));
+        let Some(cursor) = page.json()["next"].as_str().map(str::to_owned) else { break };
+        assert!(page.header("link").contains("rel=\"next\""));
+        next = format!("{ZONE}/rrsets?limit=7&cursor={cursor}");
+    }
+    assert_eq!(seen.len(), 32);
+    assert_eq!(seen.iter().collect::<std::collections::BTreeSet<_>>().len(), 32);
+    let lines = [("Accept", "application/x-ndjson")];
+    let lines = api.send(&api.admin, Method::GET, &format!("{ZONE}/rrsets"), None, &lines).await.expect(200);
+    assert_eq!(lines.header("content-type"), "application/x-ndjson");
+    let lines: Vec<Value> = lines.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 32);
+    assert_eq!(lines.iter().filter(|line| line["derived"] == true).count(), 2);
+    let soa = api.get(&format!("{ZONE}/rrsets/@/SOA")).await.expect(200).json();
+    assert_eq!(soa["derived"], true);
+
+    // Add and remove single values; more than half of it gone needs to be meant.
+    let single = json!({"changes": [
+        {"op": "add", "name": "h1", "type": "A", "records": ["192.0.2.100", "192.0.2.1"]},
+        {"op": "remove", "name": "h2", "type": "A", "records": ["192.0.2.2", "192.0.2.77"]}]});
+    api.call(Method::POST, &batch, single).await.expect(202);
+    let h1 = api.get(&format!("{ZONE}/rrsets/h1/A")).await.expect(200).json();
+    assert_eq!(h1["records"], json!(["192.0.2.1", "192.0.2.100"]));
+    api.get(&format!("{ZONE}/rrsets/h2/A")).await.expect_problem(404, "not_found");
+    let deletes: Vec<Value> =
+        (3..=20).map(|n| json!({"op": "delete", "name": format!("h{n}"), "type": "A"})).collect();
+    let body = json!({"changes": deletes});
+    api.call(Method::POST, &batch, body.clone()).await.expect_problem(409, "guarded");
+    api.call(Method::POST, &format!("{batch}?allow=mass_delete"), body).await.expect(202);
+}
+
+#[tokio::test]
+async fn a_domain_is_changed_deleted_and_restored() {
+    let api = with_zone().await;
+    let patch = json!({"labels": {"env": "prod", "team": "dns"}, "external_id": "4711"});
+    api.call(Method::PATCH, ZONE, patch).await.expect(202);
+    let patch = json!({"labels": {"team": null}});
+    api.call(Method::PATCH, ZONE, patch).await.expect(202);
+    let domain = api.get(ZONE).await.expect(200);
+    assert_eq!(domain.json()["labels"], json!({"env": "prod"}));
+    assert_eq!(domain.json()["external_id"], "4711");
+    assert_eq!(domain.header("etag"), "\"3\"");
+    for (query, found) in [
+        ("label=env=prod", 1),
+        ("label=env%3Dprod&external_id=4711&q=ample", 1),
+        ("label=env=prod&label=team=dns", 0),
+        ("q=nothing", 0),
+    ] {
+        let list = api.get(&format!("/api/domains?{query}")).await.expect(200).json();
+        assert_eq!(list["items"].as_array().unwrap().len(), found, "{query}");
+    }
+    api.call(Method::DELETE, ZONE, Value::Null).await.expect(202);
+    assert_eq!(api.get(ZONE).await.expect(200).json()["status"], "removed");
+    let put = json!({"ttl": 1, "records": ["192.0.2.1"]});
+    api.call(Method::PUT, &format!("{ZONE}/rrsets/a/A"), put).await.expect_problem(404, "not_found");
+    api.call(Method::POST, &format!("{ZONE}/restore"), Value::Null).await.expect(202);
+    assert_eq!(api.get(ZONE).await.expect(200).json()["status"], "active");
+    let status = api.get(&format!("{ZONE}/status")).await.expect(200).json();
+    assert_eq!((&status["state"], &status["revision"]), (&json!("none"), &json!(5)));
+
+    // Without force_active: 201, and writes without operations.
+    let made = api.call(Method::POST, "/api/domains", json!({"name": "pending.test"})).await.expect(201);
+    assert_eq!(made.json()["status"], "pending_verification");
+    assert_eq!(made.header("location"), "/api/domains/pending.test");
+    let put = json!({"ttl": 1, "records": ["192.0.2.1"]});
+    let put = api.call(Method::PUT, "/api/domains/pending.test/rrsets/@/A", put).await.expect(200);
+    assert_eq!(put.json(), json!({"changed": true, "revision": 2, "operation": null}));
+}
+
+#[tokio::test]
+async fn a_key_replays_its_answer() {
+    let api = with_zone().await;
+    let path = format!("{ZONE}/rrsets/www/A");
+    let key = uuid::Uuid::new_v4().to_string();
+    let headers = [("Idempotency-Key", key.as_str())];
+    let body = json!({"ttl": 300, "records": ["192.0.2.1"]});
+    let first = api.send(&api.admin, Method::PUT, &path, Some(&body), &headers).await.expect(202);
+    assert!(!first.headers.contains_key("idempotency-replayed"));
+    let head = api.head().await;
+    let again = api.send(&api.admin, Method::PUT, &path, Some(&body), &headers).await.expect(202);
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.json(), first.json());
+    let other = json!({"ttl": 301, "records": ["192.0.2.1"]});
+    let refused = api.send(&api.admin, Method::PUT, &path, Some(&other), &headers).await;
+    refused.expect_problem(409, "idempotency_conflict");
+    assert_eq!(api.head().await, head);
+}

@@ -1,0 +1,198 @@
+//! The API of one test: the real router over a real database, on a loopback port of its own.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use headwater::app::{App, Parts};
+use headwater::clock::{Clock, SystemClock};
+use headwater::command::{Aside, Command, Meta};
+use headwater::config::Config;
+use headwater::http::router::router;
+use headwater::query::domains;
+use headwater::secret::Secret;
+use headwater::store::read::LogReader;
+use headwater::store::{Committer, pool};
+use headwater::{cli, serve, token};
+use headwater_events::actor::Caller;
+use headwater_events::admin::AdminCommand;
+use headwater_events::ids::{Position, TenantId, TokenId, UserId};
+use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::TestDb;
+
+/// A running API with an administrator.
+pub struct TestApi {
+    pub app: App,
+    pub address: SocketAddr,
+    pub admin: Secret,
+    pub database: TestDb,
+    pub draining: CancellationToken,
+    client: Client,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status(), response.headers().clone());
+        Self { status, headers, text: response.text().await.unwrap() }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name}: {self:?}")).to_str().unwrap()
+    }
+
+    /// Fails with the whole answer when the status is another.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        self
+    }
+
+    /// The same for a problem of this code.
+    #[track_caller]
+    pub fn expect_problem(self, status: u16, code: &str) -> Self {
+        assert_eq!((self.status.as_u16(), self.json()["code"].as_str()), (status, Some(code)), "{self:?}");
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!(self.json()["request_id"].as_str(), Some(self.header("x-request-id")));
+        self
+    }
+}
+
+impl TestApi {
+    /// Starts one on a fresh database, with these limits in the configuration.
+    pub async fn start(config: &str) -> Self {
+        let database = TestDb::new().await;
+        let config = Config::parse(config, None, []).unwrap();
+        let pool = pool::connect(database.url(), 10).await.unwrap();
+        pool::migrate(&pool).await.unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let stop = CancellationToken::new();
+        let limits = serve::limits(&config);
+        let (commit, _task) =
+            Committer::start(database.url(), pool.clone(), limits, clock.clone(), &stop).unwrap();
+        tokio::spawn(commit.head().clone().follow(pool.clone(), stop.clone()));
+        let log = LogReader::new(pool.clone());
+        let app = App::new(Parts {
+            config,
+            pool,
+            log,
+            commit,
+            clock,
+            hub: Default::default(),
+            progress: Default::default(),
+            stop: stop.clone(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let draining = CancellationToken::new();
+        let routes = router(app.clone(), draining.clone()).unwrap();
+        tokio::spawn(serve::serve(listener, routes, stop));
+        let client = Client::builder().no_proxy().build().unwrap();
+        let mut api = Self { app, address, admin: token::generate(), database, draining, client };
+        api.initialize().await;
+        api
+    }
+
+    async fn initialize(&mut self) {
+        let tenant = TenantId::from_uuid(Uuid::now_v7());
+        self.submit(AdminCommand::InitializePlatform { tenant }, Aside::Nothing).await;
+        self.tenant_with(tenant, "platform").await;
+        let identity = cli::init::identity(&self.app.config).unwrap();
+        self.submit(AdminCommand::SetDnsIdentity(identity), Aside::Nothing).await;
+        self.admin = self.user("admin@example.test", true, &[]).await.1;
+    }
+
+    async fn submit(&self, command: AdminCommand, aside: Aside) {
+        let command = Command::Admin { command, aside };
+        self.app.commit.submit(Caller::system(), command, Meta::internal()).await.unwrap();
+    }
+
+    async fn tenant_with(&self, id: TenantId, name: &str) {
+        let (name, labels) = (name.to_owned(), Default::default());
+        self.submit(AdminCommand::CreateTenant { id, name, labels, external_id: None }, Aside::Nothing).await;
+    }
+
+    /// Makes a tenant.
+    pub async fn tenant(&self, name: &str) -> TenantId {
+        let id = TenantId::from_uuid(Uuid::now_v7());
+        self.tenant_with(id, name).await;
+        id
+    }
+
+    /// Makes a user with a token.
+    pub async fn user(&self, email: &str, admin: bool, tenants: &[TenantId]) -> (UserId, Secret) {
+        let user = UserId::from_uuid(Uuid::now_v7());
+        let aside = Aside::Person { user, email: email.to_owned() };
+        self.submit(AdminCommand::CreateUser { id: user, admin }, aside).await;
+        for tenant in BTreeSet::from_iter(tenants) {
+            self.submit(AdminCommand::AddMember { tenant: *tenant, user }, Aside::Nothing).await;
+        }
+        let (secret, token) = (token::generate(), TokenId::from_uuid(Uuid::now_v7()));
+        let hash = *token::hash(secret.expose()).unwrap().bytes();
+        let aside = Aside::TokenSecret { token, user, hash };
+        let name = "test".to_owned();
+        self.submit(AdminCommand::CreateToken { user, token, name, expires_at: None }, aside).await;
+        (user, secret)
+    }
+
+    /// A request that is not sent yet, without a token.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// Sends a request with a token, a body and headers.
+    pub async fn send(
+        &self,
+        token: &Secret,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut request = self.request(method, path).bearer_auth(token.expose());
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    /// As the administrator.
+    pub async fn call(&self, method: Method, path: &str, body: Value) -> Answer {
+        let body = (!body.is_null()).then_some(body);
+        self.send(&self.admin, method, path, body.as_ref(), &[]).await
+    }
+
+    /// A GET as the administrator.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, Value::Null).await
+    }
+
+    /// The head of the log, asked of the database.
+    pub async fn head(&self) -> Position {
+        self.app.log.meta().await.unwrap().head
+    }
+
+    /// The platform's own tenant.
+    pub async fn platform_tenant(&self) -> TenantId {
+        domains::platform(&self.app.pool).await.unwrap().tenant.unwrap()
+    }
+}

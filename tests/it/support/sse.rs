@@ -1,0 +1,78 @@
+//! A reader of the event stream as a program would write one: it keeps its id and comes back with it.
+
+use std::time::Duration;
+
+use headwater::cli::sse::{SseEvent, SseParser};
+use headwater_events::ids::Position;
+
+use super::world::World;
+
+/// How long a reader waits for the next thing.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
+
+/// An open stream.
+pub struct Stream {
+    answer: reqwest::Response,
+    pub parser: SseParser,
+    waiting: std::collections::VecDeque<SseEvent>,
+    pub bytes: Vec<u8>,
+}
+
+/// The position in an event's id.
+pub fn position(event: &SseEvent) -> Position {
+    Position::new(event.id.split_once('.').unwrap().1.parse().unwrap())
+}
+
+impl Stream {
+    /// Opens one.
+    pub async fn open(world: &World, bearer: &str, query: &str, last: Option<&str>) -> Self {
+        let headers: Vec<(&str, &str)> = last.map(|id| ("last-event-id", id)).into_iter().collect();
+        let answer = world.get_with(bearer, &format!("/events/stream{query}"), &headers).await;
+        assert_eq!(answer.status(), 200);
+        let parser = SseParser::new(last.unwrap_or_default());
+        Self { answer, parser, waiting: [].into(), bytes: Vec::new() }
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.answer.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    /// Reads one more piece; false at the end of the stream.
+    pub async fn read(&mut self) -> bool {
+        let piece = tokio::time::timeout(WAIT_LIMIT, self.answer.chunk()).await;
+        let Some(piece) = piece.expect("the stream says nothing").unwrap() else { return false };
+        self.bytes.extend_from_slice(&piece);
+        self.waiting.extend(self.parser.feed(&piece));
+        true
+    }
+
+    /// The next event; none at the end.
+    pub async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some(event);
+            }
+            if !self.read().await {
+                return None;
+            }
+        }
+    }
+
+    /// The next events up to a position.
+    pub async fn up_to(&mut self, end: Position) -> Vec<SseEvent> {
+        let mut events = Vec::new();
+        while events.last().is_none_or(|last| position(last) < end) {
+            events.push(self.next().await.expect("the stream ended early"));
+        }
+        events
+    }
+
+    /// Everything to the end of the stream.
+    pub async fn rest(&mut self) -> Vec<SseEvent> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+}
