@@ -3,11 +3,21 @@
 // A test that cannot go on stops here, in its helpers too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "laws/decide_admin.rs"]
+mod decide_admin;
+#[path = "laws/decide_domain.rs"]
+mod decide_domain;
+#[path = "laws/decide_rrsets.rs"]
+mod decide_rrsets;
 #[path = "laws/dns_oracle.rs"]
 mod dns_oracle;
 #[path = "laws/dns_props.rs"]
 mod dns_props;
 #[path = "laws/dns_values.rs"]
 mod dns_values;
+#[path = "laws/given.rs"]
+mod given;
+#[path = "laws/golden.rs"]
+mod golden;
 #[path = "laws/sha256.rs"]
 mod sha256;

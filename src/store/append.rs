@@ -4,7 +4,7 @@
 use super::batch::{Batch, sql_time};
 use super::sql;
 use headwater_events::envelope::Sealed;
-use headwater_events::ids::Position;
+use headwater_events::ids::{BatchId, Position};
 use headwater_projections::desired::Changes;
 use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -156,6 +156,14 @@ fn bind_events<'q>(call: Call<'q>, events: &[Sealed]) -> Call<'q> {
     let call = column(call, events, |e| e.provenance.cause.map(Position::get));
     let call = column(call, events, |e| e.hash.to_vec());
     column(call, events, |e| e.data.as_bytes().to_vec())
+}
+
+/// What became of a batch whose answer was lost. Waits until the call is no longer running.
+pub(super) async fn resolve(connection: &mut PgConnection, batch: BatchId) -> Result<Appended, AppendError> {
+    sqlx::query(sql::BATCH_ENDED).bind(batch.as_uuid()).execute(&mut *connection).await?;
+    let first: Option<i64> =
+        sqlx::query_scalar(sql::BATCH).bind(batch.as_uuid()).fetch_optional(connection).await?;
+    Ok(first.map_or(Appended::Again, |first| Appended::Committed(Position::new(first))))
 }
 
 /// Lets go of every stream that this connection holds.

@@ -40,6 +40,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 struct Waiting {
     request: Request,
     reply: oneshot::Sender<Result<Outcome, SubmitError>>,
+    since: tokio::time::Instant,
     misses: u32,
     alone: bool,
 }
@@ -74,7 +75,8 @@ impl CommitterHandle {
         let (reply, answer) = oneshot::channel();
         let operation = OperationId::from_uuid(Uuid::now_v7());
         let request = Request { caller, command, meta, operation };
-        let waiting = Waiting { request, reply, misses: 0, alone: false };
+        let since = tokio::time::Instant::now();
+        let waiting = Waiting { request, reply, since, misses: 0, alone: false };
         match self.queue.try_send(waiting) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => return Err(SubmitError::Busy),
@@ -245,7 +247,9 @@ impl Committer {
         while !round.is_empty() {
             match self.attempt(&mut round).await {
                 Ok(Appended::Committed(_)) => return,
-                Ok(Appended::Again) if again < AGAIN_MAX_TIMES => again += 1,
+                Ok(Appended::Again) if again < AGAIN_MAX_TIMES && since.elapsed() < UNAVAILABLE_AFTER => {
+                    again += 1
+                }
                 Ok(Appended::Again) => {
                     return refuse(round, "the same things kept changing: repeat the request");
                 }
@@ -282,7 +286,11 @@ impl Committer {
         let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
         // A stream that was missed twice is waited for, while nothing else is held.
         if let Some(stream) = round.iter().find(|waiting| waiting.misses > 1).and_then(stream_name) {
-            load::lock_name(connection, &stream).await?;
+            match load::lock_name(connection, &stream).await {
+                // Whoever holds it stands still. It is missed once more, and the others go on.
+                Err(error) if is_lock_timeout(&error) => tracing::warn!(?stream, "a stream is held for long"),
+                other => other?,
+            }
         }
         let requests: Vec<&Request> = round.iter().map(|waiting| &waiting.request).collect();
         let loaded = load::load(connection, &requests, true).await?;
@@ -308,21 +316,30 @@ impl Committer {
         Ok(Appended::Committed(first))
     }
 
-    /// Calls until it is known whether the batch stands: a lost connection says nothing.
+    /// Calls, and finds out whether the batch stands when the connection was lost
+    /// and says nothing. It is not sent a second time: the locks under which it
+    /// was decided went with the connection, so it is decided again.
     async fn call(&mut self, batch: &Batch) -> Result<Appended, AppendError> {
         let since = tokio::time::Instant::now();
+        let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
+        let mut answer = append::append(connection, batch).await;
         loop {
-            self.connect().await?;
-            let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
-            match append::append(connection, batch).await {
+            match answer {
                 Err(error) if failure(&error) == Failure::Passing && since.elapsed() < UNAVAILABLE_AFTER => {
                     tracing::warn!(%error, "whether a batch was committed is asked again");
                     self.connection = None;
                     tokio::time::sleep(RECONNECT_PAUSE).await;
+                    answer = self.resolve(batch.id).await;
                 }
                 other => return other,
             }
         }
+    }
+
+    async fn resolve(&mut self, batch: BatchId) -> Result<Appended, AppendError> {
+        self.connect().await?;
+        let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
+        append::resolve(connection, batch).await
     }
 
     async fn connect(&mut self) -> Result<(), AppendError> {
@@ -336,6 +353,9 @@ impl Committer {
         let mut back = Vec::new();
         for (mut waiting, verdict) in round.into_iter().zip(verdicts) {
             match verdict {
+                Verdict::Missed if waiting.since.elapsed() > UNAVAILABLE_AFTER => {
+                    refuse(vec![waiting], "another process holds the stream and does not let go");
+                }
                 Verdict::Missed => {
                     waiting.misses += 1;
                     back.push(waiting);
@@ -373,6 +393,11 @@ fn stream_name(waiting: &Waiting) -> Option<load::LockName> {
         Command::CreateDomain(create) => Some(load::LockName::Relatives(create.name.clone())),
         Command::Admin { .. } => None,
     }
+}
+
+/// SQLSTATE 55P03: the lock was not to be had within the connection's `lock_timeout`.
+fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "55P03")
 }
 
 fn refuse(round: Vec<Waiting>, why: &str) {

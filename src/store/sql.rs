@@ -73,6 +73,12 @@ pub(super) const DOMAIN_ID: &str = "select id::text from desired.domains where n
 
 pub(super) const TARGETS: &str = "select name from desired.clusters where enabled order by name";
 
+/// $1 batch. Waits for a call of it that is still running.
+pub(super) const BATCH_ENDED: &str = "select pg_advisory_xact_lock(7004, hashtext($1::uuid::text))";
+
+/// $1 batch.
+pub(super) const BATCH: &str = "select first_position from batches where id = $1";
+
 pub(super) const UNLOCK_ALL: &str = "select pg_advisory_unlock_all()";
 
 /// The platform's part of every SOA serial.
@@ -188,6 +194,14 @@ pub(super) const FREE_TAIL: &str = "select pg_terminate_backend(a.pid) from pg_l
      and l.classid = 0 and l.objid = 7001 and l.objsubid = 1 and l.granted \
      and a.query_start < clock_timestamp() - make_interval(secs => $1)";
 
+/// Ends a backend that holds streams while its client has not moved for longer than $1 seconds: a
+/// stopped process must not keep others from its streams.
+pub(super) const FREE_STREAMS: &str = "select pg_terminate_backend(a.pid) from pg_stat_activity a \
+     where (a.state = 'idle' or a.wait_event_type = 'Client') \
+     and a.state_change < clock_timestamp() - make_interval(secs => $1) \
+     and a.pid in (select l.pid from pg_locks l where l.locktype = 'advisory' and l.classid = 7003 and l.granted \
+     and l.database = (select oid from pg_database where datname = current_database()))";
+
 /// Every statement, for the test that prepares them.
 pub const ALL: &[&str] = &[
     DOMAINS,
@@ -202,6 +216,8 @@ pub const ALL: &[&str] = &[
     LOCK_STREAM,
     DOMAIN_ID,
     TARGETS,
+    BATCH_ENDED,
+    BATCH,
     UNLOCK_ALL,
     GENERATION,
     CLAIM,
@@ -226,5 +242,6 @@ pub const ALL: &[&str] = &[
     POSITIONS,
     CLIENTS,
     FREE_TAIL,
+    FREE_STREAMS,
     APPEND,
 ];

@@ -1,0 +1,245 @@
+//! Every event that was ever written, byte for byte: `golden/<type>.<schema>.json` is read and written again to the
+//! same octets. A file is never changed: a new shape is a new schema with a file of its own.
+//!
+//! `HEADWATER_WRITE_GOLDEN=1` makes the files that are missing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use headwater_events::codec::decode;
+use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
+use headwater_events::event::*;
+use headwater_events::ids::{ClusterId, OperationId, Revision, TenantId, TokenId, UserId};
+use headwater_events::time::Timestamp;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const AT: Timestamp = Timestamp::from_millis(1_700_000_000_005);
+
+fn id(n: u128) -> Uuid {
+    Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 + n)
+}
+
+fn name(text: &str) -> DomainName {
+    DomainName::parse(text).unwrap()
+}
+
+fn body(records: &[&str], comment: Option<&str>) -> RrSetBody {
+    let records = records.iter().map(|&record| record.to_owned()).collect();
+    RrSetBody { ttl: Ttl::new(300).unwrap(), records, comment: comment.map(str::to_owned) }
+}
+
+fn labels() -> Labels {
+    [("env".to_owned(), "prod".to_owned()), ("team".to_owned(), "dns".to_owned())].into()
+}
+
+fn fact(error: Option<&str>) -> DeploymentFact {
+    let done = error.is_none();
+    DeploymentFact {
+        revision: Revision::new(7),
+        active: Revision::new(if done { 7 } else { 6 }),
+        checksum: Some("ab".repeat(32)),
+        generation: Some(1),
+        serial: Some(9),
+        attempts: 2,
+        stages: Stages { rendered: Some(AT), activated: done.then_some(AT), verified: None },
+        error: error.map(str::to_owned),
+        removed: false,
+    }
+}
+
+fn identity(minimum: u32) -> DnsIdentity {
+    DnsIdentity {
+        nameservers: vec![name("ns1.example.net"), name("ns2.example.net")],
+        hostmaster: name("hostmaster.example.net"),
+        soa_ttl: 3_600,
+        ns_ttl: 86_400,
+        refresh: 3_600,
+        retry: 600,
+        expire: 1_209_600,
+        minimum,
+    }
+}
+
+fn domain_samples() -> Vec<Event> {
+    let owner = OwnerName::from_canonical("_sip._tcp").unwrap();
+    let settings = |external_id: Option<&str>, serial_base| DomainSettings {
+        labels: labels(),
+        external_id: external_id.map(str::to_owned),
+        serial_base,
+    };
+    vec![
+        Event::DomainCreated(DomainCreated {
+            name: name("example.com"),
+            tenant: TenantId::from_uuid(id(1)),
+            status: DomainStatus::Active,
+            labels: labels(),
+            external_id: Some("4711".into()),
+            serial_base: 1,
+        }),
+        Event::DomainUpdated(Change {
+            before: settings(None, 1),
+            after: settings(Some("4711"), 4_000_000_000),
+        }),
+        Event::DomainDeleted(DomainDeleted {
+            before: DomainStatus::Active,
+            hold_until: AT,
+            last_serial: 8,
+            allowed: vec!["empties_zone".into()],
+        }),
+        Event::DomainRestored(DomainRestored { status: DomainStatus::PendingVerification }),
+        Event::RrsetReplaced(RrsetReplaced {
+            name: owner.clone(),
+            rrtype: RrType::parse("SRV").unwrap(),
+            before: None,
+            after: body(&["10 60 5060 sip.example.net."], Some("a \"quoted\" ü")),
+            allowed: Vec::new(),
+        }),
+        Event::RrsetDeleted(RrsetDeleted {
+            name: OwnerName::apex(),
+            rrtype: RrType::parse("TXT").unwrap(),
+            before: body(&["\"v=spf1 -all\"", "\"\\195\\188\""], None),
+            allowed: vec!["mass_delete".into()],
+        }),
+    ]
+}
+
+fn account_samples() -> Vec<Event> {
+    let (user, token) = (UserId::from_uuid(id(2)), TokenId::from_uuid(id(3)));
+    vec![
+        Event::TenantCreated(TenantCreated { name: "Acme".into(), labels: labels(), external_id: None }),
+        Event::MemberAdded(MemberAdded { user }),
+        Event::MemberRemoved(MemberRemoved { user }),
+        Event::UserCreated(UserCreated { admin: true }),
+        Event::TokenCreated(TokenCreated { token, name: "ci".into(), expires_at: Some(AT) }),
+        Event::TokenRevoked(TokenRevoked { token }),
+        Event::OperationFinished(OperationFinished {
+            operation: OperationId::from_uuid(id(4)),
+            state: "failed".into(),
+            partial: vec![ClusterId::from_uuid(id(5))],
+            error: Some(OperationError {
+                code: "deadline".into(),
+                detail: "dns-2 did not follow within 120 s".into(),
+                target: Some(ClusterId::from_uuid(id(5))),
+            }),
+        }),
+        Event::PlatformInitialized(PlatformInitialized { tenant: TenantId::from_uuid(id(1)) }),
+        Event::DnsIdentityChanged(DnsIdentityChanged {
+            before: Some(identity(300)),
+            after: identity(60),
+            generation: 1,
+        }),
+    ]
+}
+
+fn target_samples() -> Vec<Event> {
+    let pause = |scope| DeploymentsPaused { scope, reason: "maintenance".into() };
+    vec![
+        Event::ClusterCreated(ClusterCreated {
+            name: "dns-1".into(),
+            database_url_file: "/etc/headwater/dns-1.url".into(),
+            dns: "192.0.2.1:53".into(),
+            front: Some("192.0.2.2:53".into()),
+            nameservers: vec![name("ns1.example.net")],
+            enabled: true,
+        }),
+        Event::ClusterEnabled(Nothing {}),
+        Event::ClusterDisabled(Nothing {}),
+        Event::DeploymentRendered(fact(None)),
+        Event::DeploymentRejected(fact(Some("CNAME and other data"))),
+        Event::DeploymentActivated(fact(None)),
+        Event::DeploymentAcknowledged(DeploymentFact { removed: true, ..fact(None) }),
+        Event::DeploymentFailed(fact(Some("connection refused"))),
+        Event::DeploymentSuperseded(fact(None)),
+        Event::DeploymentRecovered(fact(None)),
+        Event::DeploymentAhead(fact(Some("the target holds serial 12"))),
+        Event::DriftMended(DriftMended { rows: 2, sample: vec!["www.example.com A".into()] }),
+        Event::DeploymentsPaused(pause(PauseScope::Domain(name("example.com")))),
+        Event::DeploymentsResumed(DeploymentsResumed {
+            scope: PauseScope::Target(ClusterId::from_uuid(id(5))),
+            reason: String::new(),
+        }),
+    ]
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+#[test]
+fn every_event_that_was_ever_written_is_read_and_written_the_same() {
+    let samples = [domain_samples(), account_samples(), target_samples()].concat();
+    let sampled: BTreeSet<_> = samples.iter().map(|event| (event.type_name(), event.schema())).collect();
+    assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "one sample of each type");
+    for event in &samples {
+        let file = golden().join(format!("{}.{}.json", event.type_name(), event.schema()));
+        if !file.exists() && std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {
+            std::fs::write(&file, format!("{}\n", event.to_json().unwrap())).unwrap();
+        }
+        assert!(file.exists(), "{} is missing", file.display());
+    }
+    let mut seen = BTreeSet::new();
+    for entry in std::fs::read_dir(golden()).unwrap().map(Result::unwrap) {
+        let file_name = entry.file_name().into_string().unwrap();
+        let (event_type, schema) = file_name.strip_suffix(".json").unwrap().rsplit_once('.').unwrap();
+        let schema: i16 = schema.parse().unwrap();
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        let event = decode(event_type, schema, text.as_bytes()).unwrap();
+        if Event::TYPES.contains(&(event_type, schema)) {
+            assert_eq!(format!("{}\n", event.to_json().unwrap()), text, "{file_name}");
+        }
+        if let Some(sample) =
+            samples.iter().find(|sample| (sample.type_name(), sample.schema()) == (event_type, schema))
+        {
+            assert_eq!(&event, sample, "{file_name} is not what the sample says: a shape has changed");
+        }
+        seen.insert((event_type.to_owned(), schema));
+    }
+    for (event_type, newest) in Event::TYPES {
+        for schema in 1..=*newest {
+            assert!(
+                seen.contains(&((*event_type).to_owned(), schema)),
+                "{event_type} schema {schema} has no file"
+            );
+        }
+    }
+}
+
+fn any_body() -> impl Strategy<Value = RrSetBody> {
+    let comment = proptest::option::of(".{0,40}");
+    (0..=2_147_483_647_i64, vec(".{0,60}", 0..5), comment).prop_map(|(ttl, records, comment)| RrSetBody {
+        ttl: Ttl::new(ttl).unwrap(),
+        records,
+        comment,
+    })
+}
+
+fn any_owner() -> impl Strategy<Value = OwnerName> {
+    let label = proptest::sample::select(vec!["www", "_dmarc", "a-b", "xn--mnchen-3ya", "0", "*"]);
+    vec(label, 0..4).prop_filter_map("a wildcard stands first", |labels| {
+        let text = if labels.is_empty() { "@".to_owned() } else { labels.join(".") };
+        OwnerName::parse(&text, &name("example.com")).ok()
+    })
+}
+
+proptest! {
+    #[test]
+    fn rrset_events_survive_the_log(
+        owner in any_owner(),
+        ty in proptest::sample::select(RrType::all_writable().collect::<Vec<_>>()),
+        before in proptest::option::of(any_body()),
+        after in any_body(),
+        allowed in vec("[a-z_]{1,12}", 0..2),
+    ) {
+        let replaced = RrsetReplaced { name: owner.clone(), rrtype: ty, before, after: after.clone(), allowed: allowed.clone() };
+        let deleted = RrsetDeleted { name: owner, rrtype: ty, before: after, allowed };
+        for event in [Event::RrsetReplaced(replaced), Event::RrsetDeleted(deleted)] {
+            let text = event.to_json().unwrap();
+            prop_assert!(!text.contains('\n'), "one line");
+            let read = decode(event.type_name(), event.schema(), text.as_bytes()).unwrap();
+            prop_assert_eq!(&read, &event);
+            prop_assert_eq!(read.to_json().unwrap(), text);
+        }
+    }
+}
