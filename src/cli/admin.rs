@@ -25,7 +25,7 @@ use crate::token;
 #[derive(Subcommand)]
 pub enum AdminCommand {
     /// Make a user and print its id
-    #[command(after_help = "Example:\n  headwater admin create-user ann@example.com --tenant acme")]
+    #[command(after_help = "Examples:\n  headwater admin create-user ann@example.com --tenant acme")]
     CreateUser {
         /// Its mail address
         email: MailAddress,
@@ -41,7 +41,7 @@ pub enum AdminCommand {
     },
     /// Make a token for a user and print it
     #[command(
-        after_help = "Example:\n  headwater admin create-token ann@example.com --name ci --expires-in 30d"
+        after_help = "Examples:\n  headwater admin create-token ann@example.com --name ci --expires-in 30d"
     )]
     CreateToken {
         /// The user's mail address

@@ -32,20 +32,35 @@ pub struct Cli {
     command: Command,
 }
 
+// One value of it is made in the life of the program.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Command {
     /// The API, the projectors and the workers
+    #[command(after_help = "Examples:
+  headwater serve
+  headwater --config /etc/headwater/headwater.toml serve --roles api
+  headwater serve --check-config")]
     Serve(ServeArgs),
     /// Apply schema migrations to the control database
+    #[command(after_help = "Examples:
+  headwater migrate")]
     Migrate,
     /// Make the platform, the first administrator and a commented configuration file
+    #[command(after_help = "Examples:
+  headwater init --admin-email admin@example.com --token-file /etc/headwater/admin-token")]
     Init(init::InitArgs),
     /// Make users and tokens, directly on the control database
     #[command(subcommand)]
     Admin(admin::AdminCommand),
     /// The whole system on loopback in one directory
+    #[command(after_help = "Examples:
+  headwater demo
+  headwater demo --once")]
     Demo(DemoArgs),
     /// Print the description of the API (OpenAPI 3.1)
+    #[command(after_help = "Examples:
+  headwater openapi > openapi.json")]
     Openapi,
     #[command(flatten)]
     Client(ClientCommand),

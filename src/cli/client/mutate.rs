@@ -164,7 +164,7 @@ fn show_answer(body: &Value, ended: Option<&Value>, say: Say<'_>) -> Result<()> 
     if !revision.is_empty() {
         line.push_str(&format!(", revision {revision}"));
     }
-    let status = cell(body.get("status"));
+    let status = cell(body.get("status").or_else(|| body.pointer("/domain/status")));
     if !status.is_empty() {
         line.push_str(&format!(", {status}"));
     }

@@ -120,19 +120,10 @@ fn push(text: &mut String, piece: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::cli::client::{ClientCommand, Global};
-
-    #[derive(Parser)]
-    #[command(name = "headwater")]
-    struct Root {
-        #[command(flatten)]
-        _global: Global,
-        #[command(subcommand)]
-        _command: ClientCommand,
-    }
+    use crate::cli::Cli;
 
     fn leaves(command: &Command, found: &mut Vec<Command>) {
         let children: Vec<&Command> = command.get_subcommands().filter(|child| is_shown(child)).collect();
@@ -144,8 +135,7 @@ mod tests {
 
     #[test]
     fn every_command_has_examples_that_parse() {
-        use clap::CommandFactory;
-        let mut root = Root::command();
+        let mut root = Cli::command();
         root.clone().debug_assert();
         root.build();
         let mut all = Vec::new();
@@ -162,7 +152,7 @@ mod tests {
             for line in lines {
                 let line = line.split(" | ").next().unwrap().split(" > ").next().unwrap();
                 let words = words(line);
-                let parsed = Root::try_parse_from(&words);
+                let parsed = Cli::try_parse_from(&words);
                 assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.err().unwrap());
             }
         }
@@ -186,9 +176,8 @@ mod tests {
 
     #[test]
     fn the_reference_does_not_depend_on_the_terminal() {
-        use clap::CommandFactory;
-        let text = markdown(Root::command());
-        assert_eq!(text, markdown(Root::command().term_width(20)));
+        let text = markdown(Cli::command());
+        assert_eq!(text, markdown(Cli::command().term_width(20)));
         assert!(text.contains("### headwater domain create"), "{text}");
         assert!(!text.contains("cli-reference\n\nPrints"), "hidden commands are not in it");
     }

@@ -1,6 +1,7 @@
 //! The client commands as they are used: the real program, its exit codes, what is on stdout and what on stderr.
 
 mod script;
+mod walk;
 
 use serde_json::{Value, json};
 use sqlx::Executor;
