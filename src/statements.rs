@@ -4,5 +4,6 @@
 
 /// All of them.
 pub fn all() -> Vec<&'static str> {
-    [crate::store::STATEMENTS, crate::rebuild::STATEMENTS].concat()
+    let powerdns = headwater_projections::powerdns::sql::ALL_CONTROL;
+    [crate::store::STATEMENTS, crate::rebuild::STATEMENTS, crate::deploy::sql::ALL, powerdns].concat()
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod demo;
+mod deploy;
 mod log;
 mod log_crash;
 mod log_faults;
