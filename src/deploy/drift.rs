@@ -29,8 +29,6 @@ const PER_MINUTE_MIN_ZONES: u64 = 50;
 const CHANGED_WITHIN_SECONDS: u64 = 30;
 /// Changed zones of one round.
 const CHANGED_MAX_ZONES: i64 = 500;
-/// A zone that was compared less than this ago need not be again.
-const FRESH_SECONDS: f64 = 15.0;
 /// Differences that are told in an event.
 const SAMPLE_MAX_ROWS: usize = 5;
 /// Zones of others that are told.
@@ -58,7 +56,7 @@ pub(super) async fn round(context: &Context) -> Result<(), DeployError> {
     let changed = sqlx::query_scalar::<_, Uuid>(sql::CHECK_CHANGED).bind(cluster.as_uuid());
     let changed = changed.bind(CHANGED_MAX_ZONES).fetch_all(&app.pool).await.map_err(DeployError::control)?;
     let old = sqlx::query_scalar::<_, Uuid>(sql::CHECK_ROLLING).bind(cluster.as_uuid()).bind(most);
-    let old = old.bind(FRESH_SECONDS).fetch_all(&app.pool).await.map_err(DeployError::control)?;
+    let old = old.bind(interval(&app.config.deploy).as_secs_f64()).fetch_all(&app.pool).await.map_err(DeployError::control)?;
     let mut due: Vec<DomainId> = changed.into_iter().chain(old).map(DomainId::from_uuid).collect();
     due.sort_unstable();
     due.dedup();

@@ -141,7 +141,9 @@ impl Worker {
 
     /// Sorts what is due into a batch and, if there is room, one large zone.
     fn start(&mut self, context: &Context, due: Vec<Due>) -> bool {
-        let (mut together, mut weight, mut left) = (Vec::new(), 0, false);
+        // A full claim left more behind.
+        let mut left = due.len() >= self.app.config.deploy.batch_domains as usize;
+        let (mut together, mut weight) = (Vec::new(), 0);
         for due in due {
             let whole = due.whole || self.whole.contains(&due.domain);
             if whole && due.records > WHOLE_MAX_RECORDS {

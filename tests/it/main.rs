@@ -10,6 +10,7 @@ mod http_access;
 mod http_faults;
 mod http_values;
 mod http_walk;
+mod deploy;
 mod log;
 mod log_crash;
 mod log_faults;
