@@ -13,8 +13,8 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::Document;
 use super::rate::Limiter;
 use super::{
-    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, revisions, rrsets, stream,
-    tenants, tokens, users, zone,
+    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, revisions, rrsets,
+    stream, tenants, tokens, users, zone,
 };
 use crate::app::App;
 

@@ -12,7 +12,7 @@ mod run;
 pub mod sse;
 pub mod world;
 
-pub use api::TestApi;
+pub use api::{Answer, TestApi};
 pub use database::TestDb;
 pub use dns::DnsStack;
 pub use run::{eventually, test_home};
