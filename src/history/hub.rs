@@ -158,6 +158,9 @@ enum TailError {
     Decode(#[from] DecodeError),
 }
 
+/// Frames of a page, and the changes of rights in it.
+type Encoded = (Vec<Arc<Frame>>, Vec<(Position, RightsChange)>);
+
 /// Follows the log until the process stops.
 pub async fn run(app: App) {
     let hub = app.hub.clone();
@@ -224,11 +227,7 @@ impl Hub {
         Ok(())
     }
 
-    fn encode(
-        &self,
-        short: &str,
-        events: &[RawEvent],
-    ) -> Result<(Vec<Arc<Frame>>, Vec<(Position, RightsChange)>), TailError> {
+    fn encode(&self, short: &str, events: &[RawEvent]) -> Result<Encoded, TailError> {
         let mut out = Vec::with_capacity(events.len() * 1_024);
         let mut marks = Vec::with_capacity(events.len());
         let mut changes = Vec::new();

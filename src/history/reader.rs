@@ -137,7 +137,7 @@ impl Reader {
                 Look::OtherLog => return Ok(Pulled::OtherLog),
                 Look::RightsBehind => self.reload_rights().await?,
                 Look::AtTail => return Ok(Pulled::AtTail),
-                Look::Frames(frames) => return Ok(Pulled::Piece(self.from_ring(&frames))),
+                Look::Frames(frames) => return Ok(Pulled::Piece(self.take_frames(&frames))),
                 Look::Below(tail) => {
                     let page = self.page(tail).await?;
                     // While it was read, rights may have changed: look again, up to the tail or later.
@@ -150,14 +150,14 @@ impl Reader {
                         return Ok(Pulled::Ended(ended));
                     }
                     if let Some(page) = page.filter(|(version, _)| *version == self.rights.version()) {
-                        return Ok(Pulled::Piece(self.from_page(&page.1, &hub)?));
+                        return Ok(Pulled::Piece(self.take_page(&page.1, &hub)?));
                     }
                 }
             }
         }
     }
 
-    fn from_ring(&mut self, frames: &[Arc<Frame>]) -> Bytes {
+    fn take_frames(&mut self, frames: &[Arc<Frame>]) -> Bytes {
         let mut out = Vec::with_capacity(if self.filter.types.is_some() {
             0
         } else {
@@ -173,7 +173,7 @@ impl Reader {
         Bytes::from(out)
     }
 
-    fn from_page(&mut self, page: &RawPage, hub: &Hub) -> Result<Bytes, ReadError> {
+    fn take_page(&mut self, page: &RawPage, hub: &Hub) -> Result<Bytes, ReadError> {
         let mut out = Vec::with_capacity(page.events.len() * 1_024);
         for event in &page.events {
             let view = event.view()?;
