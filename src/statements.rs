@@ -7,10 +7,13 @@ pub fn all() -> Vec<&'static str> {
     [
         crate::store::STATEMENTS,
         crate::rebuild::STATEMENTS,
+        crate::query::sql::ALL,
+        crate::deploy::sql::ALL,
         crate::history::sql::ALL,
         crate::operation::sql::ALL,
         headwater_projections::audit::ALL,
         headwater_projections::operations::ALL,
+        headwater_projections::powerdns::sql::ALL_CONTROL,
     ]
     .concat()
 }
