@@ -56,7 +56,11 @@ pub(super) async fn round(context: &Context) -> Result<(), DeployError> {
     let changed = sqlx::query_scalar::<_, Uuid>(sql::CHECK_CHANGED).bind(cluster.as_uuid());
     let changed = changed.bind(CHANGED_MAX_ZONES).fetch_all(&app.pool).await.map_err(DeployError::control)?;
     let old = sqlx::query_scalar::<_, Uuid>(sql::CHECK_ROLLING).bind(cluster.as_uuid()).bind(most);
-    let old = old.bind(interval(&app.config.deploy).as_secs_f64()).fetch_all(&app.pool).await.map_err(DeployError::control)?;
+    let old = old
+        .bind(interval(&app.config.deploy).as_secs_f64())
+        .fetch_all(&app.pool)
+        .await
+        .map_err(DeployError::control)?;
     let mut due: Vec<DomainId> = changed.into_iter().chain(old).map(DomainId::from_uuid).collect();
     due.sort_unstable();
     due.dedup();

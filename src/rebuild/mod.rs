@@ -3,6 +3,7 @@
 //! log says is right; a difference is never explained away.
 
 pub mod desired;
+pub mod powerdns;
 mod shadow;
 mod sql;
 
@@ -118,6 +119,9 @@ pub enum RebuildError {
         /// What is wrong with it.
         source: DecodeError,
     },
+    /// A target or the control database failed on the way.
+    #[error(transparent)]
+    Deploy(#[from] crate::deploy::DeployError),
     /// Another one is at work.
     #[error("another rebuild or verification is running on this database: wait until it has ended")]
     Busy,

@@ -40,13 +40,16 @@ pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 /// $1 name.
 pub(super) const DOMAIN: &str = "select holder from claims where ns = 1 and name = $1";
 
+pub(super) const DEPLOYMENTS: &str = "select count(*) from desired.deployments d join desired.clusters c \
+     on c.id = d.cluster_id and c.enabled";
+
 /// $1 version, $2 position, $3 state, $4 what went wrong.
 pub(super) const RECORD: &str = "insert into projection_cursors as c (name, version, position, state, last_error) \
      values ('desired', $1, $2, $3, $4) on conflict (name) do update \
      set version = excluded.version, position = excluded.position, state = excluded.state, last_error = excluded.last_error, updated_at = now()";
 
 /// Every statement with a fixed text.
-pub(super) const ALL: &[&str] = &[STANDINGS, CLAIM, CLOSE_GATE, HEAD, DOMAIN, RECORD];
+pub(super) const ALL: &[&str] = &[STANDINGS, CLAIM, CLOSE_GATE, HEAD, DOMAIN, DEPLOYMENTS, RECORD];
 
 /// A table of `desired`: its name, its key, and the columns that are not told by the log.
 pub(super) struct Table {

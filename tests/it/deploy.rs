@@ -117,7 +117,8 @@ async fn a_pause_holds_what_it_covers_and_nothing_else() {
     lab.put("one.example", "www", RrType::A, &["192.0.2.3"]).await;
     let other = lab.clusters[1].as_uuid();
     let done = |seen: &Vec<(uuid::Uuid, String, i64, i64, Option<String>)>| {
-        seen.iter().any(|(id, state, active, desired, _)| *id == other && state == "current" && active == desired)
+        seen.iter()
+            .any(|(id, state, active, desired, _)| *id == other && state == "current" && active == desired)
     };
     let _seen = eventually("the other cluster goes on", || lab.deployments("one.example"), done).await;
     assert_eq!(lab.dig(0, "www.one.example", "A"), "NOERROR\nanswer www.one.example. A 192.0.2.1");

@@ -6,11 +6,11 @@
 mod audit;
 mod cli;
 mod demo;
+mod deploy;
 mod http_access;
 mod http_faults;
 mod http_values;
 mod http_walk;
-mod deploy;
 mod log;
 mod log_crash;
 mod log_faults;
