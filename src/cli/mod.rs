@@ -41,6 +41,7 @@ enum Command {
     /// Make users and tokens, directly on the control database
     #[command(subcommand)]
     Admin(admin::AdminCommand),
+    // The clients of the API are flattened in here: `#[command(flatten)] Client(client::ClientCommand)`.
     /// The whole system on loopback in one directory
     Demo(DemoArgs),
     /// Print the description of the API (OpenAPI 3.1)

@@ -3,6 +3,7 @@
 // A test and its helpers may fail loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cli_server;
 mod demo;
 mod http_access;
 mod http_faults;
