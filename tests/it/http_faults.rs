@@ -225,6 +225,7 @@ fn headers_and_queries() -> Vec<Row> {
             "unsupported",
         ),
         row("POST", "/api/tokens/revoke", json!({"token": "hw_x"}), 404, "not_found"),
+        with(("if-match", "\"1\""), row("POST", "/api/tenants", json!({"name": "t"}), 400, "malformed")),
         row("POST", "/api/users", json!({"email": "nobody"}), 422, "invalid_email"),
         row(
             "POST",
