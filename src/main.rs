@@ -1,5 +1,6 @@
 //! The `headwater` program.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
@@ -12,6 +13,7 @@ async fn main() -> ExitCode {
     // One TLS provider for the whole process; a part that installs it too finds it there.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     headwater::cli::run().await
 }

@@ -53,6 +53,7 @@ enum Command {
     /// Make users and tokens, directly on the control database
     #[command(subcommand)]
     Admin(admin::AdminCommand),
+    // The clients of the API are flattened in here: `#[command(flatten)] Client(client::ClientCommand)`.
     /// The whole system on loopback in one directory
     #[command(after_help = "Examples:
   headwater demo

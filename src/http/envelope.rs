@@ -131,6 +131,27 @@ pub fn client(parts: &axum::http::request::Parts) -> Option<Client> {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn a_panic_is_a_problem_of_its_request() {
+        use tower::ServiceExt;
+        async fn falls() -> &'static str {
+            panic!("a secret detail")
+        }
+        let routes = axum::Router::new()
+            .route("/api/falls", axum::routing::get(falls))
+            .layer(tower_http::catch_panic::CatchPanicLayer::custom(panicked))
+            .layer(axum::middleware::from_fn(layer));
+        let request = Request::builder().uri("/api/falls").body(axum::body::Body::empty()).unwrap();
+        let response = routes.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+        assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&body["code"], &body["request_id"]), (&"internal".into(), &id.into()));
+        assert!(!body.to_string().contains("secret"));
+    }
+
     #[test]
     fn a_trace_is_taken_only_when_it_is_one() {
         let trace = |text| trace_id(&HeaderValue::from_static(text));

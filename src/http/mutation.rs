@@ -75,6 +75,17 @@ impl<T> Mutation<T> {
     /// Why not.
     pub async fn submit(&self, app: &App, command: Command) -> Result<Submitted, Problem> {
         let (caller, meta) = (self.auth.caller.clone(), self.meta.clone());
+        // A condition that nobody looks at must not seem to hold.
+        let unlooked = match &command {
+            Command::Domain { .. } => false,
+            Command::CreateDomain(_) => meta.precondition.if_match.is_some(),
+            Command::Admin { .. } => meta.precondition != Precondition::default(),
+        };
+        if unlooked {
+            return Err(Problem::malformed(
+                "what this request makes or changes has no entity tag: leave the condition out",
+            ));
+        }
         if self.dry_run {
             return Ok(Submitted::Plan(app.commit.plan(caller, command, meta).await?));
         }

@@ -6,10 +6,10 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use utoipa::PartialSchema;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, Info, OpenApi, PathItem, Ref, RefOr, Required, ResponseBuilder,
+    ComponentsBuilder, ContentBuilder, Info, OpenApi, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
 };
 
 use super::dto::{FaultBody, ProblemBody};
@@ -73,19 +73,51 @@ fn complete(mut api: OpenApi) -> OpenApi {
     for (path, item) in &mut api.paths.paths {
         // Whoever holds a token may revoke it, and says so by showing it.
         let needs_token = path != "/api/tokens/revoke";
-        each_operation(item, |operation, changes| extend(operation, needs_token, changes));
+        each_operation(item, |method, operation| {
+            operation.operation_id = Some(operation_id(method, path));
+            as_pages(operation);
+            extend(operation, needs_token, method != "get");
+        });
     }
     api
 }
 
-fn each_operation(item: &mut PathItem, mut extend: impl FnMut(&mut Operation, bool)) {
-    let PathItem { get, head, put, post, patch, delete, .. } = item;
-    for operation in [get, head].into_iter().flatten() {
-        extend(operation, false);
+fn each_operation(item: &mut PathItem, mut extend: impl FnMut(&str, &mut Operation)) {
+    let PathItem { get, put, post, patch, delete, .. } = item;
+    for (method, operation) in
+        [("get", get), ("put", put), ("post", post), ("patch", patch), ("delete", delete)]
+    {
+        if let Some(operation) = operation {
+            extend(method, operation);
+        }
     }
-    for operation in [put, post, patch, delete].into_iter().flatten() {
-        extend(operation, true);
+}
+
+/// Unique, and the same as long as the route is.
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    std::iter::once(method).chain(words.filter(|word| *word != "api")).collect::<Vec<_>>().join("_")
+}
+
+/// A list is written in the code as what its items are; it is answered as a page or as lines.
+fn as_pages(operation: &mut Operation) {
+    let Some(RefOr::T(response)) = operation.responses.responses.get_mut("200") else { return };
+    let Some(RefOr::T(content)) = response.content.get_mut("application/json") else { return };
+    if !matches!(content.schema, Some(RefOr::T(Schema::Array(_)))) {
+        return;
     }
+    let Some(items) = content.schema.take() else { return };
+    let next = ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .description(Some("The cursor of the next page; null at the end"));
+    let page = ObjectBuilder::new()
+        .property("items", items)
+        .required("items")
+        .property("next", next)
+        .required("next");
+    content.schema = Some(RefOr::T(Schema::Object(page.build())));
+    let lines = ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
+    response.content.insert("application/x-ndjson".to_owned(), RefOr::T(lines));
 }
 
 fn extend(operation: &mut Operation, needs_token: bool, changes: bool) {

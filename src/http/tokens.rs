@@ -57,6 +57,15 @@ impl FromQuery for OfUser {
     }
 }
 
+/// `?dry_run=true` of a mutation without a caller.
+struct DryRun(bool);
+
+impl FromQuery for DryRun {
+    fn read(pairs: &mut Pairs) -> Self {
+        Self(pairs.flag("dry_run"))
+    }
+}
+
 async fn tokens_of<F>(app: App, user: Option<UserId>, wanted: Listing<F, Uuid>) -> Result<Response, Problem> {
     page::list(wanted, move |after, most| {
         let app = app.clone();
@@ -169,7 +178,7 @@ async fn delete(
 async fn revoke(
     State(app): State<App>,
     Extension(identity): Extension<Identity>,
-    _: Query<NoQuery>,
+    Query(DryRun(dry_run)): Query<DryRun>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
@@ -182,6 +191,11 @@ async fn revoke(
     let (user, token) = (holder.user, holder.token);
     let command = AdminCommand::RevokeToken { user, token, possessed: true };
     let caller = auth::possessor(user, token);
+    if dry_run {
+        return Ok(
+            Submitted::Plan(app.commit.plan(caller, Command::admin(command), meta).await?).into_response()
+        );
+    }
     let outcome = app.commit.submit(caller, Command::admin(command), meta).await;
     identity.forget();
     Ok(answer::receipt(&outcome?))

@@ -69,7 +69,7 @@ pub async fn page(
     after: Option<&str>,
     most: i64,
 ) -> Result<Vec<StoredDomain>, sqlx::Error> {
-    let labels = (!filter.labels.is_empty()).then(|| Json(&filter.labels));
+    let labels = (!filter.labels.is_empty()).then_some(Json(&filter.labels));
     let query = sqlx::query(sql::DOMAINS).bind(after).bind(tenants(scope)).bind(labels);
     let query = query.bind(&filter.external_id).bind(filter.tenant.map(TenantId::as_uuid));
     let rows = query.bind(&filter.part).bind(most).fetch_all(pool).await?;

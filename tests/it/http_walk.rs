@@ -150,6 +150,63 @@ async fn a_domain_is_changed_deleted_and_restored() {
 }
 
 #[tokio::test]
+async fn a_zone_and_its_history_are_shown() {
+    let api = with_zone().await;
+    for (at, records) in [("@/MX", json!(["10 mail.example.net."])), ("*/TXT", json!(["\"a\" \"b\""]))] {
+        let body = json!({"ttl": 60, "records": records});
+        api.call(Method::PUT, &format!("{ZONE}/rrsets/{at}"), body).await.expect(202);
+    }
+    let zone = api.get(&format!("{ZONE}/zone")).await.expect(200);
+    assert_eq!(zone.header("content-type"), "text/dns; charset=utf-8");
+    assert_eq!(zone.header("etag"), "\"3\"");
+    let expected = "$ORIGIN example.test.\n\
+        @ 3600 IN SOA ns1.example.net. hostmaster.example.net. 4 3600 600 1209600 300 ; derived\n\
+        @ 3600 IN NS ns1.example.net. ; derived\n\
+        @ 3600 IN NS ns2.example.net. ; derived\n\
+        @ 60 IN MX 10 mail.example.net.\n\
+        * 60 IN TXT \"a\" \"b\"\n";
+    assert_eq!(zone.text, expected);
+    let headers = [("Accept", "application/json")];
+    let zone = api.send(&api.admin, Method::GET, &format!("{ZONE}/zone"), None, &headers).await.expect(200);
+    assert_eq!(zone.json()["rrsets"].as_array().unwrap().len(), 4);
+    assert_eq!(zone.json()["rrsets"][0]["derived"], true);
+
+    let list = api.get(&format!("{ZONE}/revisions?limit=2")).await.expect(200).json();
+    assert_eq!(list["items"][0]["revision"], 3);
+    assert_eq!(list["items"][0]["actor_name"], "admin@example.test");
+    let next = list["next"].as_str().unwrap();
+    let list = api.get(&format!("{ZONE}/revisions?limit=2&cursor={next}")).await.expect(200).json();
+    assert_eq!((list["items"][0]["type"].as_str(), &list["next"]), (Some("domain.created"), &Value::Null));
+    let one = api.get(&format!("{ZONE}/revisions/2")).await.expect(200).json();
+    assert_eq!(one["changes"][0]["path"], "/rrsets/@/MX");
+    assert_eq!(one["changes"][0]["after"]["records"], json!(["10 mail.example.net."]));
+}
+
+#[tokio::test]
+async fn clusters_are_registered_and_enabled() {
+    let api = with_zone().await;
+    let body = json!({"name": "dns-1", "database_url_file": "/etc/x", "dns": "127.0.0.1:5301", "nameservers": ["ns1.example.net"]});
+    let made = api.call(Method::POST, "/api/dns-clusters", body.clone()).await.expect(201);
+    assert_eq!((&made.json()["state"], &made.json()["in_service"]), (&json!("disabled"), &json!(false)));
+    api.call(Method::POST, "/api/dns-clusters", body).await.expect_problem(409, "name_taken");
+    let path = made.header("location").to_owned();
+    api.call(Method::POST, &format!("{path}/enable"), Value::Null).await.expect(202);
+    api.call(Method::POST, &format!("{path}/enable"), Value::Null).await.expect(200);
+    assert_eq!(api.get(&path).await.expect(200).json()["state"], "enabled");
+    let found = api.get(&format!("{ZONE}/deployments")).await.expect(200).json();
+    assert_eq!(
+        (&found["items"][0]["state"], &found["items"][0]["wanted"]),
+        (&json!("pending"), &json!(true))
+    );
+    let found = api.get("/api/deployments?state=pending").await.expect(200).json();
+    assert_eq!(found["items"][0]["target"]["name"], "dns-1");
+    let pause = json!({"scope": "domain", "id": "example.test", "reason": "maintenance"});
+    let paused = api.call(Method::POST, "/api/deployments/pause", pause.clone()).await.expect(200);
+    assert_eq!(paused.json()["changed"], true);
+    api.call(Method::POST, "/api/deployments/resume", pause).await.expect(200);
+}
+
+#[tokio::test]
 async fn a_key_replays_its_answer() {
     let api = with_zone().await;
     let path = format!("{ZONE}/rrsets/www/A");

@@ -5,6 +5,7 @@
 
 mod audit;
 mod cli;
+mod cli_server;
 mod demo;
 mod deploy;
 mod http_access;

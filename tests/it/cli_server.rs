@@ -1,0 +1,110 @@
+//! The operator's commands, run as programs: migrate, init, admin, serve, and how they end.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use headwater::secret::Secret;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use crate::support::{TestDb, eventually};
+
+fn command(dir: &Path, database: &TestDb, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+    command.args(args).current_dir(dir).env_clear().env("HEADWATER_DATABASE__URL", database.url().expose());
+    command
+}
+
+fn run(dir: &Path, database: &TestDb, args: &[&str]) -> Output {
+    command(dir, database, args).output().unwrap()
+}
+
+#[track_caller]
+fn expect(output: Output, code: i32) -> String {
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    out
+}
+
+/// An address that is free now. Another may take it before it is used; then the test fails and says so.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has ended already unless the test failed.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+async fn status(url: &str, token: Option<&Secret>) -> Option<StatusCode> {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut request = client.get(url);
+    if let Some(token) = token {
+        request = request.bearer_auth(token.expose());
+    }
+    request.send().await.ok().map(|response| response.status())
+}
+
+#[tokio::test]
+async fn a_server_is_set_up_served_and_stopped() {
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let database = TestDb::new().await;
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let run = |args: &[&str]| run(dir, &database, args);
+    expect(run(&["serve", "--roles", "cook"]), 2);
+    expect(run(&["--config", "none.toml", "serve", "--check-config"]), 1);
+    // Nothing works before the schema is there, and it says what to do.
+    let early = run(&["init"]);
+    assert!(String::from_utf8_lossy(&early.stderr).contains("headwater migrate"), "{early:?}");
+    assert!(dir.join(".headwater/headwater.toml").exists());
+    expect(run(&["migrate"]), 0);
+    expect(run(&["migrate"]), 0);
+    expect(run(&["serve", "--check-config"]), 0);
+    expect(run(&["init"]), 1);
+    let init = ["init", "--admin-email", "Admin@example.test", "--token-file", "token"];
+    expect(run(&init), 0);
+    let token = Secret::read(&dir.join("token")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&dir.join("token").metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    expect(run(&init), 0);
+    assert!(Secret::read(&dir.join("token")).unwrap().expose() == token.expose());
+
+    // Data alone on stdout.
+    let user = expect(run(&["admin", "create-user", "ann@example.test", "--tenant", "acme"]), 0);
+    assert!(uuid::Uuid::parse_str(user.trim_end()).is_ok(), "{user}");
+    expect(run(&["admin", "create-user", "ann@example.test"]), 3);
+    let shown = expect(run(&["admin", "create-token", "ann@example.test", "--name", "ci", "--json"]), 0);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let ann = Secret::new(shown["token"].as_str().unwrap().to_owned());
+    expect(run(&["admin", "create-token", "bob@example.test", "--name", "ci"]), 1);
+    let openapi = expect(run(&["openapi"]), 0);
+    assert_eq!(serde_json::from_str::<Value>(&openapi).unwrap()["openapi"], "3.1.0");
+
+    let (api, metrics) = (free_address(), free_address());
+    let mut serve = command(dir, &database, &["serve"]);
+    serve.env("HEADWATER_SERVER__LISTEN", api.to_string());
+    serve.env("HEADWATER_SERVER__METRICS_LISTEN", metrics.to_string());
+    let mut serving = Serving(serve.stderr(Stdio::null()).spawn().unwrap());
+    let ready = format!("http://{api}/readyz");
+    eventually("it is ready", || status(&ready, None), |seen| *seen == Some(StatusCode::OK)).await;
+    for token in [&token, &ann] {
+        assert_eq!(status(&format!("http://{api}/api/me"), Some(token)).await, Some(StatusCode::OK));
+    }
+    let text = reqwest::get(format!("http://{metrics}/metrics")).await.unwrap().text().await.unwrap();
+    assert!(text.contains("cdn_http_requests_total") && text.contains("route=\"/api/me\""), "{text}");
+    assert_eq!(status(&format!("http://{api}/metrics"), None).await, Some(StatusCode::NOT_FOUND));
+
+    kill(Pid::from_raw(i32::try_from(serving.0.id()).unwrap()), Signal::SIGTERM).unwrap();
+    eventually("it says that it stops", || status(&ready, None), |seen| *seen != Some(StatusCode::OK)).await;
+    let end = tokio::task::spawn_blocking(move || serving.0.wait().unwrap().code()).await.unwrap();
+    assert_eq!(end, Some(0));
+}
