@@ -20,6 +20,9 @@ use uuid::Uuid;
 use crate::support::TestDb;
 use crate::support::log::*;
 
+/// Domains that are written while `desired` is rebuilt.
+const WRITERS: i64 = 2;
+
 fn fact(revision: Revision) -> DeploymentFact {
     DeploymentFact {
         revision,
@@ -193,7 +196,7 @@ async fn load(log: &Log, zone: &str, stop: &AtomicBool) -> u64 {
 async fn torture_readers_see_the_old_or_the_new() {
     let log = Arc::new(Log::new().await);
     let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..4)
+    let writers: Vec<_> = (0..WRITERS)
         .map(|n| {
             let (log, stop) = (Arc::clone(&log), Arc::clone(&stop));
             tokio::spawn(async move { load(&log, &format!("w{n}.test"), &stop).await })
@@ -205,7 +208,7 @@ async fn torture_readers_see_the_old_or_the_new() {
             .await
             .unwrap()
     };
-    let _count = crate::support::eventually("the writers are at work", rows, |count| *count == 4).await;
+    let _count = crate::support::eventually("the writers are at work", rows, |count| *count == WRITERS).await;
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let (pool, stop) = (log.pool.clone(), Arc::clone(&stop));
@@ -225,7 +228,7 @@ async fn torture_readers_see_the_old_or_the_new() {
     for phase in [Phase::Prepare, Phase::Fold, Phase::Index, Phase::Switch, Phase::Clean] {
         crash_at(&log.pool, phase).await;
     }
-    for round in 0..size(3, 50) {
+    for round in 0..size(2, 50) {
         let since = Instant::now();
         let built = rebuild(&log.pool, &mut |_| {}).await.unwrap();
         println!(
