@@ -24,6 +24,7 @@ use crate::app::{App, Parts};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::history::hub::{self, Hub};
+use crate::http::stall;
 use crate::operation::{self, Progress};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
@@ -236,6 +237,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps Nagle's algorithm");
         }
+        stall::watch(stream, stall::WRITE_STALL);
     });
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service)

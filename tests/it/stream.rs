@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::support::eventually;
 use crate::support::sse::{Stream, position};
-use crate::support::world::{Runs, World};
+use crate::support::world::{Runs, World, put_large};
 
 fn rows(kind: &str) -> Vec<Vec<&'static str>> {
     let rows = include_str!("../cases/sse.tsv").lines().map(|line| line.split('\t').collect::<Vec<_>>());
@@ -44,7 +44,7 @@ fn every_parse_row_is_read_as_the_standard_says_however_it_is_cut() {
                 fired.iter().map(|e| json!({"type": e.event, "data": e.data, "id": e.id})).collect();
             assert_eq!(shown, expected, "{} in pieces of {size}", row[0]);
             assert_eq!(parser.last_event_id(), text(&end["last_event_id"]), "{}", row[0]);
-            assert_eq!(json!(parser.retry()), end["retry"], "{}", row[0]);
+            assert_eq!(json!(parser.retry().map(|pause| pause.as_millis())), end["retry"], "{}", row[0]);
         }
     }
     // CR LF ends one line, not two, wherever it is cut.
@@ -367,6 +367,32 @@ async fn a_lost_notification_costs_no_more_than_a_poll() {
         assert_eq!(Some(position(&stream.next().await.unwrap())), outcome.position);
         assert!(since.elapsed() < Duration::from_millis(1_500), "{:?}", since.elapsed());
     }
+}
+
+/// S039: whoever stops reading is let go, though its connection stands; whoever reads on is not.
+#[tokio::test]
+async fn a_reader_that_takes_nothing_is_let_go() {
+    let world = World::with(Runs::SmallRing, |_| {}).await;
+    world.domain("example.test", world.tenant).await;
+    for some in (0..1_500).collect::<Vec<usize>>().chunks(50) {
+        let puts = some.iter().map(|n| world.submit(Caller::system(), put_large("example.test", *n)));
+        futures_util::future::join_all(puts).await;
+    }
+    let head = world.head().await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let address = world.base.strip_prefix("http://").unwrap();
+    let mut stalled = socket.connect(address.parse().unwrap()).await.unwrap();
+    let request = format!(
+        "GET /events/stream?after=0 HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer system\r\n\r\n"
+    );
+    tokio::io::AsyncWriteExt::write_all(&mut stalled, request.as_bytes()).await.unwrap();
+    let open = || async { world.app.hub.open_streams(Uuid::nil()) };
+    eventually("it is served", open, |n| *n == 1).await;
+    let mut reading = Stream::open(&world, "system", "?after=0", None).await;
+    assert_eq!(i64::try_from(reading.up_to(head).await.len()).unwrap(), head.get());
+    eventually("the one that stalls is let go", open, |n| *n == 1).await;
+    assert!(reading.parser.retry().is_some());
 }
 
 /// A reader whose filter matches nothing still moves on.

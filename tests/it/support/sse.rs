@@ -48,14 +48,12 @@ impl Stream {
 
     /// The next event; none at the end.
     pub async fn next(&mut self) -> Option<SseEvent> {
-        loop {
-            if let Some(event) = self.waiting.pop_front() {
-                return Some(event);
-            }
-            if !self.read().await {
-                return None;
-            }
-        }
+        // Bookmarks keep coming: the limit is for an event.
+        let next = tokio::time::timeout(WAIT_LIMIT, async {
+            while self.waiting.is_empty() && self.read().await {}
+            self.waiting.pop_front()
+        });
+        next.await.expect("no event comes")
     }
 
     /// The next events up to a position.

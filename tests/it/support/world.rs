@@ -9,13 +9,14 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
+use axum::serve::ListenerExt;
 use headwater::app::{App, Parts};
 use headwater::clock::SystemClock;
 use headwater::command::{Aside, Command, Meta, Outcome};
 use headwater::config::Config;
 use headwater::history::hub::{self, Hub, RING_MAX_BYTES, RING_MAX_FRAMES};
 use headwater::http::auth::Authenticated;
-use headwater::http::{audit, events, operations, stall::StallListener, stream};
+use headwater::http::{audit, events, operations, stall, stream};
 use headwater::secret::Secret;
 use headwater::store::read::LogReader;
 use headwater::store::{Committer, pool};
@@ -35,6 +36,9 @@ use super::TestDb;
 
 /// Connections of one process's pool.
 const POOL_MAX_CONNECTIONS: u32 = 12;
+
+/// How long a peer of the tests may take nothing.
+const STALL: Duration = Duration::from_secs(2);
 
 type Callers = Arc<Mutex<HashMap<String, Authenticated>>>;
 
@@ -317,7 +321,7 @@ async fn serve(app: App, callers: Callers) -> String {
     let router: Router = Router::new().merge(stream::routes()).nest("/api", api).layer(find).with_state(app);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let listener = StallListener::new(listener);
+    let listener = listener.tap_io(|stream| stall::watch(stream, STALL));
     tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.unwrap();
     });
@@ -329,6 +333,16 @@ pub fn put(zone: &str, owner: &str, address: &str) -> Command {
     let name = DomainName::parse(zone).unwrap();
     let input = RrSetInput { ttl: 300, records: vec![address.to_owned()], comment: None };
     let owner = OwnerName::parse(owner, &name).unwrap();
+    let rrset = RrSet::new(owner, RrType::parse("A").unwrap(), &input, &name).unwrap();
+    Command::Domain { name, command: DomainCommand::PutRrset(rrset) }
+}
+
+/// `PUT` of an RRset of several kilobytes.
+pub fn put_large(zone: &str, n: usize) -> Command {
+    let name = DomainName::parse(zone).unwrap();
+    let records = (0..200).map(|m| format!("192.{}.{}.{m}", n % 2, n % 250)).collect();
+    let input = RrSetInput { ttl: 300, records, comment: None };
+    let owner = OwnerName::parse("large", &name).unwrap();
     let rrset = RrSet::new(owner, RrType::parse("A").unwrap(), &input, &name).unwrap();
     Command::Domain { name, command: DomainCommand::PutRrset(rrset) }
 }
