@@ -2,7 +2,7 @@
 //! half a minute. What differs is put right in one transaction and told in the log; what the log does not know is
 //! told and left alone; zones of others are neither.
 
-use super::batch::{self, Context, Manner};
+use super::batch::{self, Context, Manner, Reach};
 use super::claim;
 use super::cluster::Target;
 use super::compare::{self, Comparison, Found};
@@ -56,7 +56,11 @@ pub(super) async fn round(context: &Context) -> Result<(), DeployError> {
     let changed = sqlx::query_scalar::<_, Uuid>(sql::CHECK_CHANGED).bind(cluster.as_uuid());
     let changed = changed.bind(CHANGED_MAX_ZONES).fetch_all(&app.pool).await.map_err(DeployError::control)?;
     let old = sqlx::query_scalar::<_, Uuid>(sql::CHECK_ROLLING).bind(cluster.as_uuid()).bind(most);
-    let old = old.bind(interval(&app.config.deploy).as_secs_f64()).fetch_all(&app.pool).await.map_err(DeployError::control)?;
+    let old = old
+        .bind(interval(&app.config.deploy).as_secs_f64())
+        .fetch_all(&app.pool)
+        .await
+        .map_err(DeployError::control)?;
     let mut due: Vec<DomainId> = changed.into_iter().chain(old).map(DomainId::from_uuid).collect();
     due.sort_unstable();
     due.dedup();
@@ -184,7 +188,7 @@ pub async fn rebuild_zone(
     };
     let manner = Manner { whole: [domain].into(), rebuild: true };
     let left = batch::deploy(&context, &[domain], &manner).await?;
-    if let Some(Err(why)) = left.reached {
+    if let Some(Reach::Nothing(why)) = left.reached {
         return Err(DeployError::Unreachable(why));
     }
     if !differences.is_empty() {

@@ -35,6 +35,22 @@ async fn a_record_is_answered_everywhere_and_goes() {
     }
     waits.sort_unstable();
     println!("put to acknowledged by two clusters, ms: {waits:?}");
+    let stages: Vec<(i64, i64, i64, i64)> = sqlx::query_as(
+        "with d as (select at, convert_from(data, 'UTF8')::jsonb as data from events \
+          where type = 'deployment.acknowledged'), \
+         m as (select revision, at from events where type = 'rrset.replaced') \
+         select (1000 * extract(epoch from (data->'stages'->>'rendered')::timestamptz - m.at))::bigint, \
+           (1000 * extract(epoch from (data->'stages'->>'activated')::timestamptz \
+             - (data->'stages'->>'rendered')::timestamptz))::bigint, \
+           (1000 * extract(epoch from (data->'stages'->>'verified')::timestamptz \
+             - (data->'stages'->>'activated')::timestamptz))::bigint, \
+           (1000 * extract(epoch from d.at - (data->'stages'->>'verified')::timestamptz))::bigint \
+         from d join m on m.revision = (data->>'revision')::bigint",
+    )
+    .fetch_all(&lab.app.pool)
+    .await
+    .unwrap();
+    println!("ms to rendered, activated, verified, recorded: {stages:?}");
 
     // One event for each deployment, with its stages.
     let acknowledged = lab.events("example.com", "deployment.acknowledged").await;
@@ -117,7 +133,8 @@ async fn a_pause_holds_what_it_covers_and_nothing_else() {
     lab.put("one.example", "www", RrType::A, &["192.0.2.3"]).await;
     let other = lab.clusters[1].as_uuid();
     let done = |seen: &Vec<(uuid::Uuid, String, i64, i64, Option<String>)>| {
-        seen.iter().any(|(id, state, active, desired, _)| *id == other && state == "current" && active == desired)
+        seen.iter()
+            .any(|(id, state, active, desired, _)| *id == other && state == "current" && active == desired)
     };
     let _seen = eventually("the other cluster goes on", || lab.deployments("one.example"), done).await;
     assert_eq!(lab.dig(0, "www.one.example", "A"), "NOERROR\nanswer www.one.example. A 192.0.2.1");

@@ -32,7 +32,11 @@ async fn a_late_worker_writes_nothing() {
 
     // The worker has its snapshot and waits for the ledger; meanwhile somebody else deploys a newer revision.
     let mut other = target.begin().await.unwrap();
-    sqlx::query("select from hw_zones where name = $1 for update").bind(ZONE).execute(&mut *other).await.unwrap();
+    sqlx::query("select from hw_zones where name = $1 for update")
+        .bind(ZONE)
+        .execute(&mut *other)
+        .await
+        .unwrap();
     lab.put(ZONE, "www", RrType::A, &["192.0.2.1"]).await;
     let waiting = || async {
         sqlx::query_scalar::<_, i64>(
@@ -75,10 +79,15 @@ async fn a_cluster_that_is_down_delays_nobody() {
     for n in 1..=3 {
         lab.put(ZONE, "www", RrType::A, &[&format!("192.0.2.{n}")]).await;
         let done = |seen: &Vec<(uuid::Uuid, String, i64, i64, Option<String>)>| {
-            seen.iter().any(|(id, state, active, desired, _)| *id == other && state == "current" && active == desired)
+            seen.iter().any(|(id, state, active, desired, _)| {
+                *id == other && state == "current" && active == desired
+            })
         };
         let _seen = eventually("the other cluster goes on", || lab.deployments(ZONE), done).await;
-        assert_eq!(lab.dig(1, "www.example.com", "A"), format!("NOERROR\nanswer www.example.com. A 192.0.2.{n}"));
+        assert_eq!(
+            lab.dig(1, "www.example.com", "A"),
+            format!("NOERROR\nanswer www.example.com. A 192.0.2.{n}")
+        );
     }
     let health = || async {
         sqlx::query_scalar::<_, bool>(
@@ -130,7 +139,11 @@ async fn a_zone_made_anew_has_nothing_of_the_former() {
     lab.put(ZONE, "old", RrType::A, &["192.0.2.1"]).await;
     lab.current(ZONE).await;
     let target = lab.target(0).await;
-    execute(&target, "insert into domainmetadata (domain_id, kind, content) select id, 'X', 'y' from domains").await;
+    execute(
+        &target,
+        "insert into domainmetadata (domain_id, kind, content) select id, 'X', 'y' from domains",
+    )
+    .await;
     let serial = soa(&target).await.split(' ').nth(2).unwrap().parse::<u32>().unwrap();
     lab.domain(ZONE, DomainCommand::Delete).await;
     let latter = lab.create(ZONE).await;
@@ -140,7 +153,8 @@ async fn a_zone_made_anew_has_nothing_of_the_former() {
     assert_eq!(lab.dig(0, "old.example.com", "A"), "NXDOMAIN");
     assert_eq!(lab.dig(0, "new.example.com", "A"), "NOERROR\nanswer new.example.com. A 192.0.2.2");
     assert!(soa(&target).await.split(' ').nth(2).unwrap().parse::<u32>().unwrap() > serial);
-    let left: i64 = sqlx::query_scalar("select count(*) from domainmetadata").fetch_one(&target).await.unwrap();
+    let left: i64 =
+        sqlx::query_scalar("select count(*) from domainmetadata").fetch_one(&target).await.unwrap();
     assert_eq!(left, 0);
     let gone = || async {
         sqlx::query_scalar::<_, String>("select state from desired.deployments where domain_id = $1")
@@ -176,8 +190,11 @@ async fn what_is_changed_by_hand_is_found_and_mended() {
     let _seen = eventually("the zone is back", answer, |seen| seen.ends_with("192.0.2.1")).await;
 
     // With the mender away, a comparison names the row, and a rebuild puts it right.
-    lab.admin(headwater_events::admin::AdminCommand::SetClusterEnabled { cluster: lab.clusters[0], enabled: false })
-        .await;
+    lab.admin(headwater_events::admin::AdminCommand::SetClusterEnabled {
+        cluster: lab.clusters[0],
+        enabled: false,
+    })
+    .await;
     let lease = || async {
         sqlx::query_scalar::<_, i64>("select count(*) from leases where until > now()")
             .fetch_one(&lab.app.pool)
@@ -190,15 +207,19 @@ async fn what_is_changed_by_hand_is_found_and_mended() {
     let shown: Vec<String> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 2, "{shown:?}");
     assert!(shown[0].starts_with("missing row www.example.com A 300 192.0.2.1"), "{shown:?}");
-    assert!(matches!(&differences[1], Difference::Unexpected(row) if row.content.as_deref() == Some("192.0.2.67")));
+    assert!(
+        matches!(&differences[1], Difference::Unexpected(row) if row.content.as_deref() == Some("192.0.2.67"))
+    );
     // A change that is not deployed is no difference: the comparison is at the revision that is active.
     lab.put(ZONE, "later", RrType::A, &["192.0.2.5"]).await;
     assert_eq!(verify_zone(&lab.app.pool, &target, id).await.unwrap().len(), 2);
     assert_eq!(rebuild_zone(&lab.app, &target, id).await.unwrap().len(), 2);
     assert_eq!(verify_zone(&lab.app.pool, &target, id).await.unwrap(), []);
     assert_eq!(lab.dig(0, "www.example.com", "A"), "NOERROR\nanswer www.example.com. A 192.0.2.1");
-    let foreign: i64 =
-        sqlx::query_scalar("select count(*) from domains where name = 'foreign.example'").fetch_one(&pool).await.unwrap();
+    let foreign: i64 = sqlx::query_scalar("select count(*) from domains where name = 'foreign.example'")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
     assert_eq!(foreign, 1);
 }
 
@@ -230,15 +251,17 @@ async fn a_restored_log_takes_no_answer_back() {
             lab.put(zone, "www", RrType::A, &[&format!("192.0.2.{n}")]).await;
         }
         lab.settled(zone, "ahead").await;
-        assert_eq!(lab.dig(0, &format!("www.{zone}"), "A"), format!("NOERROR\nanswer www.{zone}. A 192.0.2.2"));
+        assert_eq!(
+            lab.dig(0, &format!("www.{zone}"), "A"),
+            format!("NOERROR\nanswer www.{zone}. A 192.0.2.2")
+        );
     }
     // What both know goes on as if nothing had been.
     lab.put("three.example", "www", RrType::A, &["192.0.2.9"]).await;
     lab.current("three.example").await;
 
-    let serial = |lab: &Lab, zone: &str| {
-        lab.dig(0, zone, "SOA").split(' ').nth(5).unwrap().parse::<u32>().unwrap()
-    };
+    let serial =
+        |lab: &Lab, zone: &str| lab.dig(0, zone, "SOA").split(' ').nth(5).unwrap().parse::<u32>().unwrap();
     let target = Target::open(clusters(&lab.app.pool).await.unwrap().remove(0)).unwrap();
     let before = serial(&lab, "one.example");
     adopt(&lab.app, &target, &domain("one.example"), Caller::system(), Meta::internal()).await.unwrap();
@@ -247,7 +270,10 @@ async fn a_restored_log_takes_no_answer_back() {
     discard(&lab.app, &target, &domain("two.example")).await.unwrap();
     lab.current("two.example").await;
     for zone in ["one.example", "two.example"] {
-        assert_eq!(lab.dig(0, &format!("www.{zone}"), "A"), format!("NOERROR\nanswer www.{zone}. A 192.0.2.8"));
+        assert_eq!(
+            lab.dig(0, &format!("www.{zone}"), "A"),
+            format!("NOERROR\nanswer www.{zone}. A 192.0.2.8")
+        );
         assert_eq!(lab.dig(0, &format!("lost.{zone}"), "A"), "NXDOMAIN");
     }
 }

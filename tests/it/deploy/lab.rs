@@ -45,12 +45,22 @@ pub struct Process {
 impl Process {
     pub async fn start(url: &Secret) -> Self {
         let stop = CancellationToken::new();
-        let pool = PgPoolOptions::new().max_connections(12).connect_with(pool::options(url).unwrap()).await.unwrap();
+        let pool =
+            PgPoolOptions::new().max_connections(12).connect_with(pool::options(url).unwrap()).await.unwrap();
         let clock = Arc::new(SystemClock);
         let (commit, committer) = Committer::start(url, pool.clone(), LIMITS, clock.clone(), &stop).unwrap();
         let config = Config::parse("[deploy]\ndrift_check_seconds = 1\n", None, []).ok().unwrap();
         let log = LogReader::new(pool.clone());
-        let app = App::new(Parts { config, pool, log, commit, clock, stop, hub: Hub::default(), progress: Progress::default() });
+        let app = App::new(Parts {
+            config,
+            pool,
+            log,
+            commit,
+            clock,
+            stop,
+            hub: Hub::default(),
+            progress: Progress::default(),
+        });
         let task = tokio::spawn(headwater::deploy::run(app.clone()));
         Self { app, task, committer }
     }
@@ -105,7 +115,8 @@ impl Process {
     /// Awaits that every deployment of a domain has a state, with nothing newer wanted.
     pub async fn settled(&self, zone: &str, state: &str) {
         let all = |seen: &Vec<(Uuid, String, i64, i64, Option<String>)>| {
-            seen.iter().all(|(_, is, active, desired, _)| is == state && (state == "ahead" || active == desired))
+            seen.iter()
+                .all(|(_, is, active, desired, _)| is == state && (state == "ahead" || active == desired))
         };
         let _seen = eventually(&format!("{zone} is {state}"), || self.deployments(zone), all).await;
     }
@@ -153,7 +164,8 @@ impl Lab {
         let tenant = TenantId::from_uuid(Uuid::now_v7());
         process.admin(AdminCommand::InitializePlatform { tenant }).await;
         let labels = std::collections::BTreeMap::default();
-        let create = AdminCommand::CreateTenant { id: tenant, name: "platform".into(), labels, external_id: None };
+        let create =
+            AdminCommand::CreateTenant { id: tenant, name: "platform".into(), labels, external_id: None };
         process.admin(create).await;
         process.admin(AdminCommand::SetDnsIdentity(identity())).await;
         let mut ids = Vec::new();
