@@ -80,8 +80,10 @@ async fn many_domains_at_once() {
     for chunk in names.chunks(100) {
         futures_util::future::join_all(chunk.iter().map(|name| lab.create(name))).await;
     }
+    println!("300 domains made in {:?}", began.elapsed());
     let puts = names.iter().map(|name| lab.put(name, "www", RrType::A, &["192.0.2.1"]));
     futures_util::future::join_all(puts).await;
+    println!("changed by {:?}", began.elapsed());
     let behind = || async {
         sqlx::query_scalar::<_, i64>(
             "select count(*) from desired.deployments \
