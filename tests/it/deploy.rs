@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use headwater_events::admin::AdminCommand;
 use headwater_events::dns::RrType;
-use headwater_events::domain::DomainCommand;
+use headwater_events::domain::{DomainCommand, RrsetChange};
 use headwater_events::event::PauseScope;
 use headwater_projections::powerdns::sql;
 
 use crate::support::eventually;
-use lab::{Lab, domain};
+use lab::{Lab, domain, rrset};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_is_answered_everywhere_and_goes() {
@@ -96,6 +96,39 @@ async fn many_domains_at_once() {
     let _none = eventually("all are current", behind, |count| *count == 0).await;
     println!("300 domains made, changed and acknowledged in {:?}", began.elapsed());
     assert_eq!(lab.dig(0, "www.d299.example.com", "A"), "NOERROR\nanswer www.d299.example.com. A 192.0.2.1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_of_many_pages_is_written_while_it_is_read() {
+    let lab = Lab::start(1).await;
+    let id = lab.create("example.com").await;
+    lab.current("example.com").await;
+    lab.admin(AdminCommand::Pause { scope: PauseScope::All, reason: "a test".into() }).await;
+    for batch in 0..3 {
+        let put = |n: u32| {
+            let owner = format!("n{n}.s{}.deep", n % 7);
+            RrsetChange::Put(rrset("example.com", &owner, RrType::A, &["192.0.2.1", "192.0.2.2"]))
+        };
+        let changes = (batch * 4_000..(batch + 1) * 4_000).map(put).collect();
+        lab.domain("example.com", DomainCommand::ChangeRrsets(changes)).await;
+    }
+    let began = Instant::now();
+    lab.admin(AdminCommand::Resume { scope: PauseScope::All, reason: String::new() }).await;
+    lab.current("example.com").await;
+    println!("24,000 records, whole, in {:?}", began.elapsed());
+    let rows: i64 =
+        sqlx::query_scalar("select count(*) from records").fetch_one(&lab.target(0).await).await.unwrap();
+    // Besides: SOA, two NS, and the empty non-terminals deep and s0 to s6 below it.
+    assert_eq!(rows, 24_000 + 3 + 8);
+    let cluster = headwater::deploy::clusters(&lab.app.pool).await.unwrap().remove(0);
+    let target = headwater::deploy::Target::open(cluster).unwrap();
+    assert_eq!(headwater::deploy::verify_zone(&lab.app.pool, &target, id).await.unwrap(), []);
+    assert_eq!(lab.dig(0, "s3.deep.example.com", "A"), "NOERROR");
+
+    // One record in it is a change of one owner.
+    lab.put("example.com", "n11999.s1.deep", RrType::A, &["192.0.2.3"]).await;
+    lab.current("example.com").await;
+    assert_eq!(headwater::deploy::verify_zone(&lab.app.pool, &target, id).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
