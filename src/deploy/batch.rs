@@ -14,6 +14,7 @@ use headwater_events::event::Stages;
 use headwater_events::ids::DomainId;
 use headwater_projections::powerdns::SetHash;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// What a batch works with.
 #[derive(Clone)]
@@ -27,10 +28,21 @@ pub(super) struct Context {
 pub(super) struct Left {
     /// To be claimed again, whole.
     pub(super) whole: Vec<DomainId>,
-    /// Whether the cluster was reached, or why not; none when nothing was tried.
-    pub(super) reached: Option<Result<(), String>>,
+    /// What of the cluster was reached; none when nothing was tried.
+    pub(super) reached: Option<Reach>,
     /// How many deployments ended.
     pub(super) ended: usize,
+}
+
+/// What of a cluster was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Its database and its listeners.
+    All,
+    /// Its database alone: it can be written, but nothing can be verified.
+    Database(String),
+    /// Not even its database.
+    Nothing(String),
 }
 
 /// How a batch is worked on.
@@ -94,8 +106,8 @@ async fn apply_by_halves(
 ) -> Vec<Result<Applied, DeployError>> {
     let all: Vec<&Candidate> = candidates.iter().collect();
     let mut results: Vec<Option<Result<Applied, DeployError>>> = vec![None; all.len()];
-    let mut open = vec![0..all.len()];
-    while let Some(range) = open.pop().filter(|range| !range.is_empty()) {
+    let mut open: Vec<Range<usize>> = Vec::from_iter((!all.is_empty()).then_some(0..all.len()));
+    while let Some(range) = open.pop() {
         let part = &all[range.clone()];
         match target::apply(&context.target, &context.app.pool, platform.log, part).await {
             Ok(applied) => {
@@ -150,7 +162,7 @@ async fn finish(
     let verified = Some(context.app.clock.now());
     // One zone that is answered shows that the cluster is reached; one that is not may be its own fault.
     if left.reached.is_none() && seen.iter().any(Result::is_ok) {
-        left.reached = Some(Ok(()));
+        left.reached = Some(Reach::All);
     }
     for ((_, claim, checksum), seen) in active.into_iter().zip(seen) {
         let (ending, stages) = match seen {
@@ -207,7 +219,7 @@ async fn sort(
         Err(error @ DeployError::Control(_)) => return Err(error),
         Err(error) => {
             if let DeployError::Unreachable(why) = &error {
-                left.reached = Some(Err(why.clone()));
+                left.reached = Some(Reach::Nothing(why.clone()));
             }
             let ending = match error {
                 DeployError::Refused(why) => Ending::Rejected(why),

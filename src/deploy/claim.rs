@@ -1,6 +1,7 @@
 //! What is due on a cluster, read in one snapshot with everything that it is rendered from.
 
 use super::fault::DeployError;
+use super::load::TOUCHED_MAX_EVENTS;
 use super::sql;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::soa_serial;
@@ -60,7 +61,8 @@ pub(super) struct Due {
     /// Nothing of it is there yet, so all of it is written.
     pub(super) whole: bool,
     pub(super) records: i64,
-    pub(super) revisions: i64,
+    /// Events since what is there, as far as they are followed one by one.
+    pub(super) events: i64,
 }
 
 /// What every zone says of the platform, and which log it is.
@@ -103,13 +105,14 @@ pub(super) async fn due(
 ) -> Result<Vec<Due>, DeployError> {
     let in_hand: Vec<Uuid> = in_hand.iter().map(|id| id.as_uuid()).collect();
     let query = sqlx::query(sql::DUE).bind(cluster.as_uuid()).bind(in_hand).bind(i64::from(most));
+    let query = query.bind(TOUCHED_MAX_EVENTS + 1);
     let rows = query.fetch_all(pool).await.map_err(DeployError::control)?;
     let read = |row: &PgRow| {
         Ok::<_, sqlx::Error>(Due {
             domain: DomainId::from_uuid(row.try_get(0)?),
             whole: row.try_get(1)?,
             records: row.try_get(2)?,
-            revisions: row.try_get(3)?,
+            events: row.try_get(3)?,
         })
     };
     rows.iter().map(|row| read(row).map_err(DeployError::control)).collect()

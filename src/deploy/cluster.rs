@@ -117,6 +117,8 @@ pub(super) fn options(file: &Path) -> Result<PgConnectOptions, DeployError> {
     let options = PgConnectOptions::from_str(url.expose())
         .map_err(|_| DeployError::Unreachable(format!("{} holds no PostgreSQL URL", file.display())))?;
     Ok(options.application_name("headwater").disable_statement_logging().options([
+        // Plans follow the tables as they grow, and the sizes of the arrays that they are given.
+        ("plan_cache_mode", "force_custom_plan"),
         ("lock_timeout", "5s"),
         ("statement_timeout", "60s"),
         ("idle_in_transaction_session_timeout", "30s"),

@@ -60,7 +60,7 @@ pub struct Answer {
 
 impl Answer {
     /// The RDATA of one type at the name that was asked.
-    pub fn rdata<'a>(records: &'a [Record], rrtype: RrType) -> impl Iterator<Item = &'a [u8]> {
+    pub fn rdata(records: &[Record], rrtype: RrType) -> impl Iterator<Item = &[u8]> {
         records
             .iter()
             .filter(move |record| record.of_question && record.rrtype == rrtype)

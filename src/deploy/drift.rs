@@ -2,7 +2,7 @@
 //! half a minute. What differs is put right in one transaction and told in the log; what the log does not know is
 //! told and left alone; zones of others are neither.
 
-use super::batch::{self, Context, Manner};
+use super::batch::{self, Context, Manner, Reach};
 use super::claim;
 use super::cluster::Target;
 use super::compare::{self, Comparison, Found};
@@ -188,7 +188,7 @@ pub async fn rebuild_zone(
     };
     let manner = Manner { whole: [domain].into(), rebuild: true };
     let left = batch::deploy(&context, &[domain], &manner).await?;
-    if let Some(Err(why)) = left.reached {
+    if let Some(Reach::Nothing(why)) = left.reached {
         return Err(DeployError::Unreachable(why));
     }
     if !differences.is_empty() {

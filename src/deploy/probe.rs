@@ -1,5 +1,6 @@
 //! A cluster, tested: its database with schema and rights, its PowerDNS, its front. Every fault is named.
 
+use super::batch::Reach;
 use super::cluster::{ClusterRow, Target};
 use super::dns::{self, Answer};
 use super::fault::DeployError;
@@ -72,12 +73,16 @@ pub async fn test_cluster(cluster: &ClusterRow) -> TestReport {
 }
 
 /// Whether a cluster can be deployed to and answers.
-pub(super) async fn reach(target: &Target) -> Result<(), String> {
-    alive(&target.pool).await?;
-    for (what, server) in target.cluster.listeners() {
-        answers(server).await.map_err(|why| format!("{what} at {server}: {why}"))?;
+pub(super) async fn reach(target: &Target) -> Reach {
+    if let Err(why) = alive(&target.pool).await {
+        return Reach::Nothing(why);
     }
-    Ok(())
+    for (what, server) in target.cluster.listeners() {
+        if let Err(why) = answers(server).await {
+            return Reach::Database(format!("{what} at {server}: {why}"));
+        }
+    }
+    Reach::All
 }
 
 async fn alive(pool: &PgPool) -> Result<(), String> {

@@ -30,10 +30,12 @@ macro_rules! due {
     };
 }
 
-/// $1 cluster, $2 domains in hand, $3 how many: what is due now, and how large it is.
+/// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most: what is due now, and how large it is.
 pub(super) const DUE: &str = concat!(
     "select dep.domain_id, dep.wanted and (dep.active_revision = 0 or dep.state = 'removed'), m.records, \
-       dep.desired_revision - dep.active_revision \
+       case when dep.wanted and dep.active_revision > 0 then \
+         (select count(*) from (select from events e where e.stream_id = dep.domain_id \
+            and e.revision > dep.active_revision and e.revision <= dep.desired_revision limit $4) n) else 0 end \
      from desired.deployments dep join desired.domains m on m.id = dep.domain_id \
      where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
     due!(),
@@ -72,7 +74,7 @@ pub(super) const CHECK_CHANGED: &str = "select dep.domain_id from desired.deploy
 
 /// $1 cluster, $2 how many, $3 seconds: not checked for that long, the longest first.
 pub(super) const CHECK_ROLLING: &str = "select dep.domain_id from desired.deployments dep \
-     where dep.cluster_id = $1 and dep.state = 'current' and dep.wanted \
+     where dep.cluster_id = $1 and dep.state in ('current', 'activating') and dep.wanted \
        and dep.checked_at < now() - make_interval(secs => $3) order by dep.checked_at limit $2";
 
 /// $1 cluster.

@@ -2,7 +2,7 @@
 //! the cluster's lease. A few batches are on their way at once, so that one slow read-back does not hold up the next
 //! claims; a domain is in at most one of them. Every wake-up may be lost: the poll finds the same work.
 
-use super::batch::{self, Context, Left, Manner};
+use super::batch::{self, Context, Left, Manner, Reach};
 use super::claim::{self, Due};
 use super::cluster::{ClusterRow, Target};
 use super::drift;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 const BATCHES_MAX_COUNT: usize = 2;
 /// Very large zones on their way at once.
 const LARGE_MAX_COUNT: usize = 1;
-/// Revisions or records of one batch, about.
+/// Events or records of one batch, about.
 const BATCH_MAX_WEIGHT: i64 = 30_000;
 /// How often contact is noted in the database.
 const NOTE_INTERVAL: Duration = Duration::from_secs(3);
@@ -32,6 +32,9 @@ const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const DOWN_PAUSE_MIN: Duration = Duration::from_millis(500);
 /// And at most.
 const DOWN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How long batches may go on after a stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// What a task was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,9 +61,10 @@ pub(super) async fn run(app: App, cluster: ClusterRow, stop: CancellationToken) 
         running: HashMap::new(),
         whole: BTreeSet::new(),
         down: None,
+        unseen: false,
         contact: None,
         noted: None,
-        probed: now,
+        probed: None,
         drifted: now,
     };
     worker.work(stop).await;
@@ -77,9 +81,11 @@ struct Worker {
     whole: BTreeSet<DomainId>,
     /// Until when the cluster is left alone, and for how long the next time.
     down: Option<(Instant, Duration)>,
+    /// Whether its listeners did not answer when they were asked last.
+    unseen: bool,
     contact: Option<Instant>,
     noted: Option<Instant>,
-    probed: Instant,
+    probed: Option<Instant>,
     drifted: Instant,
 }
 
@@ -110,9 +116,14 @@ impl Worker {
                 }
             };
         }
-        // What is under way ends by itself; each step of it is bounded.
-        while let Some(done) = self.jobs.join_next_with_id().await {
-            self.done(done).await;
+        // What is under way may end; what is broken off is found again by the next owner, like after a crash.
+        let ended = async {
+            while let Some(done) = self.jobs.join_next_with_id().await {
+                self.done(done).await;
+            }
+        };
+        if tokio::time::timeout(STOP_GRACE, ended).await.is_err() {
+            self.jobs.shutdown().await;
         }
         self.lease.end(&self.app.pool).await;
     }
@@ -126,6 +137,11 @@ impl Worker {
         }
         let Some(target) = self.open().await else { return Ok(false) };
         let context = Context { app: self.app.clone(), target };
+        if self.down.is_some() {
+            // Nothing is claimed, only to fail, before the cluster is known to be back.
+            self.probe(&context, Duration::ZERO);
+            return Ok(false);
+        }
         self.start_rounds(&context);
         let in_hand: BTreeSet<DomainId> = self.running.values().flat_map(Job::domains).collect();
         if self.count(|job| matches!(job, Job::Batch(_))) >= BATCHES_MAX_COUNT {
@@ -156,7 +172,7 @@ impl Worker {
                 left = true;
                 break;
             }
-            weight += if whole { due.records } else { due.revisions }.max(1);
+            weight += if whole { due.records } else { due.events }.max(1);
             together.push(due.domain);
         }
         let started = !together.is_empty();
@@ -174,10 +190,16 @@ impl Worker {
             self.drifted = Instant::now();
             self.spawn(context, Job::Drift);
         }
-        let contact = self.contact.is_none_or(|at| at.elapsed() > IDLE_PROBE_INTERVAL);
-        let probed = self.probed.elapsed() > IDLE_PROBE_INTERVAL || self.contact.is_none();
-        if contact && probed && self.count(|job| *job == Job::Probe) == 0 {
-            self.probed = Instant::now();
+        if self.contact.is_none_or(|at| at.elapsed() > IDLE_PROBE_INTERVAL) {
+            let pause = if self.unseen { DOWN_PAUSE_MIN } else { IDLE_PROBE_INTERVAL };
+            self.probe(context, pause);
+        }
+    }
+
+    /// Probes the cluster, unless that was done less than a pause ago.
+    fn probe(&mut self, context: &Context, pause: Duration) {
+        if self.probed.is_none_or(|at| at.elapsed() >= pause) && self.count(|job| *job == Job::Probe) == 0 {
+            self.probed = Some(Instant::now());
             self.spawn(context, Job::Probe);
         }
     }
@@ -243,8 +265,9 @@ impl Worker {
                 }
                 self.whole.extend(left.whole);
                 match left.reached {
-                    Some(Ok(())) => self.reached().await,
-                    Some(Err(why)) => self.unreached(&why).await,
+                    Some(Reach::All) => self.reached().await,
+                    Some(Reach::Database(why)) => self.unseen(&why).await,
+                    Some(Reach::Nothing(why)) => self.unreached(&why).await,
                     None => {}
                 }
             }
@@ -254,7 +277,7 @@ impl Worker {
     }
 
     async fn reached(&mut self) {
-        let again = self.down.take().is_some();
+        let again = self.down.take().is_some() || std::mem::take(&mut self.unseen);
         self.contact = Some(Instant::now());
         if again {
             tracing::info!(cluster = self.cluster.name, "the DNS cluster is reached again");
@@ -273,6 +296,14 @@ impl Worker {
         }
     }
 
+    /// It is written, but its listeners do not answer: what was activated waits to be verified.
+    async fn unseen(&mut self, why: &str) {
+        self.down = None;
+        self.unseen = true;
+        self.contact = None;
+        self.note_failure(why).await;
+    }
+
     async fn unreached(&mut self, why: &str) {
         let pause = self.down.map_or(DOWN_PAUSE_MIN, |(_, pause)| (pause * 2).min(DOWN_PAUSE_MAX));
         if self.down.is_none() {
@@ -282,6 +313,10 @@ impl Worker {
         self.contact = None;
         // The URL may have been changed: it is read again.
         self.target = None;
+        self.note_failure(why).await;
+    }
+
+    async fn note_failure(&self, why: &str) {
         let note = sqlx::query(sql::UNREACHED).bind(self.cluster.id.as_uuid()).bind(why);
         if let Err(error) = note.execute(&self.app.pool).await {
             tracing::warn!(cluster = self.cluster.name, %error, "the state of a cluster cannot be noted");

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use headwater_events::admin::AdminCommand;
 use headwater_events::dns::RrType;
-use headwater_events::domain::DomainCommand;
+use headwater_events::domain::{DomainCommand, RrsetChange};
 use headwater_events::event::PauseScope;
 use headwater_projections::powerdns::sql;
 
 use crate::support::eventually;
-use lab::{Lab, domain};
+use lab::{Lab, domain, rrset};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_is_answered_everywhere_and_goes() {
@@ -35,6 +35,22 @@ async fn a_record_is_answered_everywhere_and_goes() {
     }
     waits.sort_unstable();
     println!("put to acknowledged by two clusters, ms: {waits:?}");
+    let stages: Vec<(i64, i64, i64, i64)> = sqlx::query_as(
+        "with d as (select at, convert_from(data, 'UTF8')::jsonb as data from events \
+          where type = 'deployment.acknowledged'), \
+         m as (select revision, at from events where type = 'rrset.replaced') \
+         select (1000 * extract(epoch from (data->'stages'->>'rendered')::timestamptz - m.at))::bigint, \
+           (1000 * extract(epoch from (data->'stages'->>'activated')::timestamptz \
+             - (data->'stages'->>'rendered')::timestamptz))::bigint, \
+           (1000 * extract(epoch from (data->'stages'->>'verified')::timestamptz \
+             - (data->'stages'->>'activated')::timestamptz))::bigint, \
+           (1000 * extract(epoch from d.at - (data->'stages'->>'verified')::timestamptz))::bigint \
+         from d join m on m.revision = (data->>'revision')::bigint",
+    )
+    .fetch_all(&lab.app.pool)
+    .await
+    .unwrap();
+    println!("ms to rendered, activated, verified, recorded: {stages:?}");
 
     // One event for each deployment, with its stages.
     let acknowledged = lab.events("example.com", "deployment.acknowledged").await;
@@ -64,8 +80,10 @@ async fn many_domains_at_once() {
     for chunk in names.chunks(100) {
         futures_util::future::join_all(chunk.iter().map(|name| lab.create(name))).await;
     }
+    println!("300 domains made in {:?}", began.elapsed());
     let puts = names.iter().map(|name| lab.put(name, "www", RrType::A, &["192.0.2.1"]));
     futures_util::future::join_all(puts).await;
+    println!("changed by {:?}", began.elapsed());
     let behind = || async {
         sqlx::query_scalar::<_, i64>(
             "select count(*) from desired.deployments \
@@ -78,6 +96,39 @@ async fn many_domains_at_once() {
     let _none = eventually("all are current", behind, |count| *count == 0).await;
     println!("300 domains made, changed and acknowledged in {:?}", began.elapsed());
     assert_eq!(lab.dig(0, "www.d299.example.com", "A"), "NOERROR\nanswer www.d299.example.com. A 192.0.2.1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_of_many_pages_is_written_while_it_is_read() {
+    let lab = Lab::start(1).await;
+    let id = lab.create("example.com").await;
+    lab.current("example.com").await;
+    lab.admin(AdminCommand::Pause { scope: PauseScope::All, reason: "a test".into() }).await;
+    for batch in 0..3 {
+        let put = |n: u32| {
+            let owner = format!("n{n}.s{}.deep", n % 7);
+            RrsetChange::Put(rrset("example.com", &owner, RrType::A, &["192.0.2.1", "192.0.2.2"]))
+        };
+        let changes = (batch * 4_000..(batch + 1) * 4_000).map(put).collect();
+        lab.domain("example.com", DomainCommand::ChangeRrsets(changes)).await;
+    }
+    let began = Instant::now();
+    lab.admin(AdminCommand::Resume { scope: PauseScope::All, reason: String::new() }).await;
+    lab.current("example.com").await;
+    println!("24,000 records, whole, in {:?}", began.elapsed());
+    let rows: i64 =
+        sqlx::query_scalar("select count(*) from records").fetch_one(&lab.target(0).await).await.unwrap();
+    // Besides: SOA, two NS, and the empty non-terminals deep and s0 to s6 below it.
+    assert_eq!(rows, 24_000 + 3 + 8);
+    let cluster = headwater::deploy::clusters(&lab.app.pool).await.unwrap().remove(0);
+    let target = headwater::deploy::Target::open(cluster).unwrap();
+    assert_eq!(headwater::deploy::verify_zone(&lab.app.pool, &target, id).await.unwrap(), []);
+    assert_eq!(lab.dig(0, "s3.deep.example.com", "A"), "NOERROR");
+
+    // One record in it is a change of one owner.
+    lab.put("example.com", "n11999.s1.deep", RrType::A, &["192.0.2.3"]).await;
+    lab.current("example.com").await;
+    assert_eq!(headwater::deploy::verify_zone(&lab.app.pool, &target, id).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -205,9 +205,14 @@ async fn pdnsutil_finds_nothing_to_say() {
     let target = lab.target(0).await;
     let before = rows(&target).await;
     let (good, said) = pdnsutil(&lab, &["check-zone", ZONE]);
-    assert!(good && said.contains(" 0 errors") && said.contains(" 0 warnings"), "{said}");
-    let (good, said) = pdnsutil(&lab, &["rectify-zone", ZONE]);
-    assert!(good, "{said}");
+    // It would spell absolute names without the final dot; both are served alike (R06).
+    let other = |line: &&str| line.starts_with('[') && !line.contains("Parsed and original record content");
+    assert!(good && said.contains(" 0 errors") && said.lines().find(other).is_none(), "{said}");
+    // Of an unsigned zone it would take the sort keys away; of a signed one it sets what must be.
+    for args in [["secure-zone", ZONE], ["rectify-zone", ZONE]] {
+        let (good, said) = pdnsutil(&lab, &args);
+        assert!(good, "{said}");
+    }
     assert_eq!(rows(&target).await, before);
     assert_eq!(
         lab.dig(0, "was.z.open.example.com", "A"),
