@@ -7,6 +7,7 @@ pub fn all() -> Vec<&'static str> {
     [
         crate::store::STATEMENTS,
         crate::rebuild::STATEMENTS,
+        crate::rebuild::FOLLOWED_STATEMENTS,
         crate::query::sql::ALL,
         crate::deploy::sql::ALL,
         crate::history::sql::ALL,

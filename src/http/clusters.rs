@@ -1,10 +1,10 @@
-//! DNS clusters (administrators): register, read, enable, disable.
+//! DNS clusters (administrators): register, read, change, test, enable, disable.
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
-use headwater_events::admin::AdminCommand;
+use headwater_events::admin::{AdminCommand, ClusterPatch};
 use headwater_events::event::ClusterCreated;
 use headwater_events::ids::ClusterId;
 use utoipa_axum::router::OpenApiRouter;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::auth::Authenticated;
 use super::body::NoBody;
 use super::dto::Receipt;
-use super::dto::cluster::{Cluster, NewCluster};
+use super::dto::cluster::{Cluster, NewCluster, PatchedCluster};
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::IdPath;
@@ -22,13 +22,15 @@ use super::query::{NoQuery, Query};
 use super::{Problem, answer, page};
 use crate::app::App;
 use crate::command::Command;
+use crate::deploy::{self, TestReport};
 use crate::query::clusters::{self, StoredCluster};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(get))
+        .routes(routes!(get, patch))
+        .routes(routes!(test))
         .routes(routes!(enable))
         .routes(routes!(disable))
 }
@@ -83,6 +85,38 @@ async fn get(
 ) -> Result<Json<Cluster>, Problem> {
     auth.may(Verb::Read, Resource::Platform, "DNS clusters")?;
     Ok(Json(one(&app, id).await?.into()))
+}
+
+/// Change how a DNS cluster is reached.
+#[utoipa::path(patch, path = "/api/dns-clusters/{id}", tag = "dns-clusters", request_body = PatchedCluster,
+    params(("id" = Uuid, Path)), responses((status = 200, body = Cluster)))]
+async fn patch(
+    State(app): State<App>,
+    IdPath(cluster): IdPath<ClusterId>,
+    mutation: Mutation<ClusterPatch>,
+) -> Result<Response, Problem> {
+    let (mutation, patch) = mutation.split();
+    let command = Command::admin(AdminCommand::UpdateCluster { cluster, patch });
+    match mutation.submit(&app, command).await? {
+        Submitted::Done(outcome) => Ok(answer::resource(&outcome, &Cluster::from(one(&app, cluster).await?))),
+        plan => Ok(plan.into_response()),
+    }
+}
+
+/// Try everything that a deployment to a DNS cluster needs, and say how long each step took.
+#[utoipa::path(post, path = "/api/dns-clusters/{id}/test", tag = "dns-clusters", params(("id" = Uuid, Path)),
+    responses((status = 200, body = TestReport)))]
+async fn test(
+    State(app): State<App>,
+    IdPath(id): IdPath<ClusterId>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Platform, "DNS clusters")?;
+    let known = deploy::clusters(&app.pool).await.map_err(|error| Problem::unavailable(error.to_string()))?;
+    let Some(cluster) = known.into_iter().find(|cluster| cluster.id == id) else {
+        return Err(Problem::not_found(format!("DNS cluster {id}")));
+    };
+    Ok(Json(deploy::test_cluster(&cluster).await).into_response())
 }
 
 /// Deploy to a DNS cluster; the operation ends when it holds everything.

@@ -1,15 +1,19 @@
 //! Deployments: how far each target has followed each domain, and pausing it.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::AdminCommand;
+use headwater_events::dns::DomainName;
+use headwater_events::ids::ClusterId;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::auth::Authenticated;
+use super::body::NoBody;
 use super::domains::visible;
 use super::dto::Receipt;
 use super::dto::deployment::{Deployment, Pause};
@@ -20,6 +24,7 @@ use super::query::{FromQuery, NoQuery, Pairs, Query};
 use super::{Problem, page};
 use crate::app::App;
 use crate::command::Command;
+use crate::deploy::{self, DecideError, Target};
 use crate::query::deployments::{self, DeploymentFilter};
 
 /// The states that a deployment can be in.
@@ -32,6 +37,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list))
         .routes(routes!(pause))
         .routes(routes!(resume))
+        .routes(routes!(adopt))
+        .routes(routes!(discard))
 }
 
 /// Which deployments are wanted.
@@ -107,4 +114,60 @@ async fn resume(State(app): State<App>, mutation: Mutation<Pause>) -> Result<Res
     let (mutation, Pause { scope, reason, .. }) = mutation.split();
     let command = Command::admin(AdminCommand::Resume { scope, reason });
     Ok(mutation.submit(&app, command).await?.into_response())
+}
+
+/// Which deployment: `<domain>@<id of the target>`.
+async fn named(app: &App, id: &str) -> Result<(DomainName, Target), Problem> {
+    let missing = || Problem::not_found(format!("deployment {id} (write <domain>@<id of the target>)"));
+    let (name, target) = id.rsplit_once('@').ok_or_else(missing)?;
+    let name = DomainName::parse(name).map_err(|_| missing())?;
+    let target: ClusterId = target.parse().map_err(|_| missing())?;
+    let known = deploy::clusters(&app.pool).await.map_err(|error| Problem::unavailable(error.to_string()))?;
+    let cluster = known.into_iter().find(|cluster| cluster.id == target).ok_or_else(missing)?;
+    let target = Target::open(cluster).map_err(|error| Problem::unavailable(error.to_string()))?;
+    Ok((name, target))
+}
+
+impl From<DecideError> for Problem {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::NoDomain(name) => Self::not_found(format!("domain {name}")),
+            DecideError::Submit(error) => error.into(),
+            DecideError::Deploy(error) => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+/// Continue above what a target holds and this log does not know (administrators).
+#[utoipa::path(post, path = "/api/deployments/{id}/adopt", tag = "deployments",
+    params(("id" = String, Path, description = "`<domain>@<id of the target>`")),
+    responses((status = 200, description = "changed")))]
+async fn adopt(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
+    let (name, target) = named(&app, &id).await?;
+    if !mutation.is_dry_run() {
+        deploy::adopt(&app, &target, &name, mutation.auth.caller.clone(), mutation.meta()).await?;
+    }
+    Ok(Json(serde_json::json!({"changed": true, "deployment": id})).into_response())
+}
+
+/// Replace what a target holds and this log does not know (administrators).
+#[utoipa::path(post, path = "/api/deployments/{id}/discard", tag = "deployments",
+    params(("id" = String, Path, description = "`<domain>@<id of the target>`")),
+    responses((status = 200, description = "changed")))]
+async fn discard(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
+    let (name, target) = named(&app, &id).await?;
+    if !mutation.is_dry_run() {
+        deploy::discard(&app, &target, &name).await?;
+    }
+    Ok(Json(serde_json::json!({"changed": true, "deployment": id})).into_response())
 }

@@ -111,6 +111,16 @@ impl<T> Mutation<T> {
         Ok(outcome?)
     }
 
+    /// Whether only a plan was asked for.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// What the command comes with, for parts that submit by themselves.
+    pub fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+
     /// Whether this may be a repetition.
     pub fn has_key(&self) -> bool {
         self.meta.idempotency.is_some()

@@ -95,6 +95,28 @@ impl Problem {
         self
     }
 
+    /// The body of the answer.
+    pub fn body(self) -> Value {
+        let mut body = json!({
+            "type": format!("https://headwater.invalid/problems/{}", self.code),
+            "title": self.code.replace('_', " "),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+        });
+        if let Some(request) = super::envelope::current_request() {
+            body["request_id"] = json!(request);
+        }
+        if !self.errors.is_empty() {
+            let row = |f: &Fault| json!({"pointer": f.pointer, "code": f.code, "detail": f.detail});
+            body["errors"] = self.errors.iter().map(row).collect();
+        }
+        for (name, value) in self.extra {
+            body[name] = value;
+        }
+        body
+    }
+
     /// The stable code.
     pub fn code(&self) -> &'static str {
         self.code
@@ -161,30 +183,14 @@ impl From<ReadError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut body = json!({
-            "type": format!("https://headwater.invalid/problems/{}", self.code),
-            "title": self.code.replace('_', " "),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "code": self.code,
-        });
-        if let Some(request) = super::envelope::current_request() {
-            body["request_id"] = json!(request);
-        }
-        if !self.errors.is_empty() {
-            let row = |f: &Fault| json!({"pointer": f.pointer, "code": f.code, "detail": f.detail});
-            body["errors"] = self.errors.iter().map(row).collect();
-        }
-        for (name, value) in self.extra {
-            body[name] = value;
-        }
-        let mut response = (self.status, Json(body)).into_response();
+        let (status, retry_after) = (self.status, self.retry_after);
+        let mut response = (status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(after) = self.retry_after {
+        if let Some(after) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

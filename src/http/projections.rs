@@ -63,11 +63,7 @@ impl FromBody for Scope {
 /// Where every projection stands.
 #[utoipa::path(get, path = "/api/projections", tag = "projections",
     responses((status = 200, description = "All of them: items")))]
-async fn list(
-    State(app): State<App>,
-    auth: Authenticated,
-    _: Query<NoQuery>,
-) -> Result<Response, Problem> {
+async fn list(State(app): State<App>, auth: Authenticated, _: Query<NoQuery>) -> Result<Response, Problem> {
     auth.may(Verb::Read, Resource::Platform, "projections")?;
     let items = rebuild::list(&app.pool).await?;
     Ok(Json(json!({"items": items, "next": null})).into_response())
@@ -171,6 +167,7 @@ impl From<RebuildError> for Problem {
             RebuildError::Database(error) => error.into(),
             RebuildError::Read(error) => error.into(),
             RebuildError::Busy => Self::new(StatusCode::CONFLICT, "conflict", error.to_string()),
+            RebuildError::NoProjection(name) => Self::not_found(format!("projection {name}")),
             RebuildError::NoDomain(name) => Self::not_found(format!("domain {name}")),
             RebuildError::Poison { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable_event", error.to_string())

@@ -13,8 +13,8 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::Document;
 use super::rate::Limiter;
 use super::{
-    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, revisions, rrsets,
-    stream, tenants, tokens, users, zone,
+    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, projections,
+    revisions, rrsets, status, stream, tenants, tokens, users, zone,
 };
 use crate::app::App;
 
@@ -30,6 +30,8 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(users::routes())
         .merge(tokens::routes())
         .merge(clusters::routes())
+        .merge(projections::routes())
+        .merge(status::routes())
 }
 
 /// The history: read by position, not described here one by one.

@@ -24,6 +24,11 @@ impl Default for Progress {
 }
 
 impl Progress {
+    /// What a projector of this process moves.
+    pub fn sender(&self) -> watch::Sender<Position> {
+        self.0.clone()
+    }
+
     /// Wakes at every move.
     pub fn subscribe(&self) -> watch::Receiver<Position> {
         self.0.subscribe()

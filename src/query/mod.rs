@@ -8,6 +8,7 @@ pub mod domains;
 pub mod history;
 pub mod rrsets;
 pub mod sql;
+pub mod status;
 
 use chrono::{DateTime, Utc};
 use headwater_events::ids::TenantId;

@@ -168,8 +168,37 @@ pub(super) const PING: &str = "select 1";
 pub(super) const CURSORS: &str = "select c.name, c.position, c.state, c.last_error, \
      (select coalesce(max(position), 0) from events) from projection_cursors c order by c.name";
 
+/// Every target with what waits for it.
+pub(super) const TARGET_STATUS: &str = "select c.id, c.name, c.enabled, \
+     c.enabled and coalesce(h.reached_at > now() - interval '60 s', false), w.pending, w.oldest, w.failing, w.ahead, \
+     h.reached_at, h.last_error \
+     from desired.clusters c left join cluster_health h on h.cluster_id = c.id \
+     cross join lateral (select \
+         count(*) filter (where d.desired_revision <> d.active_revision or d.desired_generation <> d.active_generation) as pending, \
+         coalesce(extract(epoch from now() - min(d.desired_at) filter (where d.desired_revision <> d.active_revision)), 0)::bigint as oldest, \
+         count(*) filter (where d.state in ('failed', 'rejected')) as failing, \
+         count(*) filter (where d.state = 'ahead') as ahead \
+         from desired.deployments d where d.cluster_id = c.id) w order by c.name";
+
+/// $1 how many.
+pub(super) const FAILING: &str = "select o.name, c.name, d.state, d.attempts, \
+     case when d.next_attempt_at = '-infinity' then null else d.next_attempt_at end, d.last_error \
+     from desired.deployments d join desired.domains o on o.id = d.domain_id join desired.clusters c on c.id = d.cluster_id \
+     where d.state in ('failed', 'rejected', 'ahead') order by d.attempts desc, o.name limit $1";
+
+/// Lanes with operations that have not ended.
+pub(super) const LANES: &str = "select lane, count(*), \
+     coalesce(extract(epoch from now() - min(created_at)), 0)::bigint from operations.operations \
+     where state in ('pending', 'running') group by lane order by lane";
+
+pub(super) const PAUSES: &str = "select scope, id, reason, since from desired.pauses order by since";
+
 /// Every statement, for the test that prepares them.
 pub const ALL: &[&str] = &[
+    TARGET_STATUS,
+    FAILING,
+    LANES,
+    PAUSES,
     DOMAIN,
     DOMAINS,
     PLATFORM,

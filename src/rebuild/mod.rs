@@ -3,19 +3,29 @@
 //! log says is right; a difference is never explained away.
 
 pub mod desired;
+mod followed;
 pub mod powerdns;
 mod shadow;
 mod sql;
 
+pub use powerdns::Intent;
+
+use crate::app::App;
 use crate::store::read::ReadError;
 use headwater_events::codec::DecodeError;
+use headwater_events::dns::DomainName;
 use headwater_events::ids::Position;
+use headwater_projections::audit::Audit;
+use headwater_projections::operations::Operations;
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
 
 /// The statements of this folder, for the test that prepares them.
 pub const STATEMENTS: &[&str] = sql::ALL;
+
+/// Those of what follows the log.
+pub const FOLLOWED_STATEMENTS: &[&str] = followed::sql::ALL;
 
 /// Every projection there is.
 pub const PROJECTIONS: [&str; 4] = ["desired", "powerdns", "operations", "audit"];
@@ -125,9 +135,47 @@ pub enum RebuildError {
     /// Another one is at work.
     #[error("another rebuild or verification is running on this database: wait until it has ended")]
     Busy,
+    /// There is no such projection.
+    #[error("there is no projection {0}")]
+    NoProjection(String),
     /// There is no such domain.
     #[error("there is no domain {0}")]
     NoDomain(String),
+}
+
+/// Builds one projection anew, or compares it; gives what differed. A domain
+/// narrows `desired` and `powerdns`; the other two are built whole, and what
+/// differs of them is told of that domain only.
+///
+/// # Errors
+/// Why it did not come to its end. What was live before is live still.
+pub async fn run(
+    app: &App,
+    name: &str,
+    intent: Intent,
+    domain: Option<&DomainName>,
+    watch: Watch<'_>,
+) -> Result<Vec<Difference>, RebuildError> {
+    match (name, intent) {
+        ("powerdns", _) => powerdns::walk(app, intent, domain, watch).await,
+        ("desired", Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
+        ("desired", Intent::Rebuild) => desired::rebuild(&app.pool, watch).await.map(|_| Vec::new()),
+        ("operations", _) => {
+            let operations = Operations { moved: app.progress.sender() };
+            followed::run(app, &operations, &followed::sql::OPERATIONS_TABLES, intent, domain, watch).await
+        }
+        ("audit", _) => followed::run(app, &Audit, &followed::sql::AUDIT_TABLES, intent, domain, watch).await,
+        (other, _) => Err(RebuildError::NoProjection(other.to_owned())),
+    }
+}
+
+/// Has the reconciler check these zones next, on every cluster.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn check_soon(pool: &PgPool, names: &[String]) -> Result<(), RebuildError> {
+    sqlx::query(sql::CHECK_SOON).bind(names).execute(pool).await?;
+    Ok(())
 }
 
 /// Where every projection stands.

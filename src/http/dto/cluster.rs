@@ -1,9 +1,11 @@
 //! Bodies of DNS clusters.
 
+use headwater_events::admin::ClusterPatch;
 use headwater_events::dns::DomainName;
 use headwater_events::event::ClusterCreated;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -35,15 +37,7 @@ impl FromBody for ClusterCreated {
         let database_url_file = fields.required_text("database_url_file");
         let dns = fields.required_text("dns");
         let front = fields.text("front");
-        let mut nameservers = Vec::new();
-        for (index, text) in fields.texts("nameservers").unwrap_or_default().iter().enumerate() {
-            match DomainName::parse(text) {
-                Ok(name) => nameservers.push(name),
-                Err(fault) => {
-                    fields.fault(&format!("nameservers/{index}"), fault.code.as_str(), fault.detail)
-                }
-            }
-        }
+        let nameservers = nameservers(fields);
         let enabled = fields.flag("enabled");
         Some(Self {
             name: name?,
@@ -54,6 +48,49 @@ impl FromBody for ClusterCreated {
             enabled,
         })
     }
+}
+
+/// What changes of a DNS cluster; what is left out stays.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code)] // the schema; what is read is the patch itself
+pub struct PatchedCluster {
+    /// The file on the control plane's hosts that holds the URL of its database.
+    database_url_file: Option<String>,
+    /// Address and port at which its PowerDNS answers.
+    dns: Option<String>,
+    /// Address and port at which dnsdist answers from this cluster alone; null: there is none.
+    front: Option<String>,
+    /// The names under which it is delegated to.
+    nameservers: Option<Vec<String>>,
+}
+
+impl FromBody for ClusterPatch {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let database_url_file = fields.text("database_url_file");
+        let dns = fields.text("dns");
+        let front = match fields.take_nullable("front") {
+            None => None,
+            Some(Value::Null) => Some(None),
+            Some(Value::String(text)) => Some(Some(text)),
+            Some(_) => {
+                fields.fault("front", "invalid_type", "this must be a string or null");
+                None
+            }
+        };
+        let nameservers = fields.has("nameservers").then(|| nameservers(fields));
+        Some(Self { database_url_file, dns, front, nameservers })
+    }
+}
+
+fn nameservers(fields: &mut Fields) -> Vec<DomainName> {
+    let mut nameservers = Vec::new();
+    for (index, text) in fields.texts("nameservers").unwrap_or_default().iter().enumerate() {
+        match DomainName::parse(text) {
+            Ok(name) => nameservers.push(name),
+            Err(fault) => fields.fault(&format!("nameservers/{index}"), fault.code.as_str(), fault.detail),
+        }
+    }
+    nameservers
 }
 
 /// A DNS cluster.

@@ -1,0 +1,155 @@
+//! `GET /status` (administrators): what is wrong now, and nothing else.
+
+use axum::Json;
+use axum::extract::State;
+use headwater_events::actor::{Resource, Verb};
+use headwater_events::ids::Position;
+use serde::Serialize;
+use std::time::Duration;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Problem;
+use super::auth::Authenticated;
+use super::query::{NoQuery, Query};
+use crate::app::App;
+use crate::deploy::{self, Target};
+use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, TargetStatus};
+use crate::rebuild::{self, Standing};
+
+/// How long one target may take to say which zones it holds.
+const FOREIGN_LIMIT: Duration = Duration::from_secs(2);
+/// How long a deployment may wait before it counts as wrong, in seconds.
+const WAIT_MAX_SECONDS: i64 = 30;
+/// How far a projection may be behind before it counts as wrong, in events.
+const LAG_MAX_EVENTS: i64 = 1_000;
+/// Foreign zones that are named, at most.
+const FOREIGN_MAX_COUNT: usize = 20;
+
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(get))
+}
+
+/// What is wrong now.
+#[derive(Debug, Serialize, ToSchema)]
+struct Status {
+    /// Nothing is wrong.
+    ok: bool,
+    /// What is, in a sentence each.
+    problems: Vec<String>,
+    /// The log: its short id and its head.
+    log: String,
+    #[schema(value_type = i64)]
+    head: Position,
+    /// Targets, and what waits for them.
+    targets: Vec<TargetStatus>,
+    /// Deployments that do not come along.
+    failing: Vec<FailingDeployment>,
+    /// Zones on targets that this log does not own; they are never deleted.
+    foreign_zones: Vec<ForeignZones>,
+    /// Where the projections stand.
+    #[schema(value_type = Vec<Object>)]
+    projections: Vec<Standing>,
+    /// Lanes with operations that have not ended.
+    lanes: Vec<LaneStatus>,
+    /// What is paused.
+    paused: Vec<PauseStatus>,
+}
+
+/// Zones on a target that this log does not own.
+#[derive(Debug, Serialize, ToSchema)]
+struct ForeignZones {
+    /// The target's name.
+    target: String,
+    /// How many.
+    count: usize,
+    /// The first of them.
+    zones: Vec<String>,
+}
+
+/// What is wrong now.
+#[utoipa::path(get, path = "/api/status", tag = "status", responses((status = 200, body = Status)))]
+async fn get(
+    State(app): State<App>,
+    auth: Authenticated,
+    _: Query<NoQuery>,
+) -> Result<Json<Status>, Problem> {
+    auth.may(Verb::Read, Resource::Platform, "the status")?;
+    let meta = app.log.meta().await?;
+    let mut status = Status {
+        ok: true,
+        problems: Vec::new(),
+        log: meta.log.short(),
+        head: meta.head,
+        targets: status::targets(&app.pool).await?,
+        failing: status::failing(&app.pool).await?,
+        foreign_zones: Vec::new(),
+        projections: rebuild::list(&app.pool).await?,
+        lanes: status::lanes(&app.pool).await?,
+        paused: status::pauses(&app.pool).await?,
+    };
+    status.foreign_zones = foreign(&app, &status.targets).await?;
+    status.problems = problems(&status);
+    status.ok = status.problems.is_empty();
+    Ok(Json(status))
+}
+
+async fn foreign(app: &App, targets: &[TargetStatus]) -> Result<Vec<ForeignZones>, Problem> {
+    let known = deploy::clusters(&app.pool).await.map_err(|error| Problem::unavailable(error.to_string()))?;
+    let mut found = Vec::new();
+    let reachable = |id| targets.iter().any(|target| target.id == id && target.in_service);
+    for cluster in known.into_iter().filter(|cluster| reachable(cluster.id.as_uuid())) {
+        let name = cluster.name.clone();
+        let Ok(target) = Target::open(cluster) else { continue };
+        // A target that does not answer in time is told by its own row.
+        if let Ok(Ok(mut zones)) = tokio::time::timeout(FOREIGN_LIMIT, deploy::foreign_zones(&target)).await
+            && !zones.is_empty()
+        {
+            let count = zones.len();
+            zones.truncate(FOREIGN_MAX_COUNT);
+            found.push(ForeignZones { target: name, count, zones });
+        }
+    }
+    Ok(found)
+}
+
+fn problems(status: &Status) -> Vec<String> {
+    let mut problems = Vec::new();
+    for target in &status.targets {
+        if target.state == "enabled" && !target.in_service {
+            let why = target.last_error.as_deref().unwrap_or("it was not reached within the last minute");
+            problems.push(format!("{} is out of service: {why}", target.name));
+        }
+        if target.state == "enabled" && target.oldest_pending_seconds > WAIT_MAX_SECONDS {
+            problems.push(format!(
+                "{}: {} deployments wait, the oldest for {} s",
+                target.name, target.pending, target.oldest_pending_seconds
+            ));
+        }
+        if target.failing > 0 {
+            problems.push(format!("{}: {} deployments fail", target.name, target.failing));
+        }
+        if target.ahead > 0 {
+            problems.push(format!(
+                "{}: {} zones hold what this log does not know; adopt or discard each",
+                target.name, target.ahead
+            ));
+        }
+    }
+    for zones in &status.foreign_zones {
+        problems.push(format!("{} holds {} zones that are not of this log", zones.target, zones.count));
+    }
+    for projection in &status.projections {
+        if projection.state != "live" || projection.lag > LAG_MAX_EVENTS {
+            let why = projection.last_error.as_deref().unwrap_or("it follows");
+            let (name, lag, state) = (&projection.name, projection.lag, &projection.state);
+            problems.push(format!("projection {name} is {state}, {lag} events behind: {why}"));
+        }
+    }
+    for pause in &status.paused {
+        problems.push(format!("deployments are paused ({} {}): {}", pause.scope, pause.id, pause.reason));
+    }
+    problems
+}

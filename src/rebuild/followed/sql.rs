@@ -1,0 +1,62 @@
+//! The statements of rebuilding what follows the log.
+
+/// A table of a projection.
+pub(crate) struct Table {
+    /// Its name, with its schema.
+    pub(crate) name: &'static str,
+    /// The member of a row that names it.
+    pub(crate) key: &'static str,
+}
+
+/// The tables of `operations`.
+pub(crate) const OPERATIONS_TABLES: [Table; 3] = [
+    Table { name: "operations.operations", key: "id" },
+    Table { name: "operations.verified", key: "domain_id" },
+    Table { name: "operations.targets", key: "cluster_id" },
+];
+
+/// The tables of `audit`.
+pub(crate) const AUDIT_TABLES: [Table; 1] = [Table { name: "audit.entries", key: "position" }];
+
+/// Long work in one transaction, and long statements: it is an operator's, and bounded by the log.
+pub(super) const PATIENCE: &str =
+    "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = '5min'";
+
+pub(super) const SNAPSHOT: &str = "set transaction isolation level repeatable read";
+
+/// $1 name. Keeps whoever else runs the projection waiting.
+pub(super) const LOCK_CURSOR: &str = "select position from projection_cursors where name = $1 for update";
+
+pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
+
+/// $1 name, $2 version, $3 position.
+pub(super) const SET_CURSOR: &str = "insert into projection_cursors as c (name, version, position) values ($1, $2, $3) \
+     on conflict (name) do update set version = excluded.version, position = excluded.position, state = 'live', \
+     last_error = null, updated_at = now()";
+
+pub(crate) const ALL: &[&str] = &[LOCK_CURSOR, HEAD, SET_CURSOR];
+
+/// Empties a table without keeping its readers out.
+pub(super) fn clear(table: &Table) -> String {
+    format!("delete from {}", table.name)
+}
+
+/// Keeps what is live aside, until the transaction ends.
+pub(super) fn keep(table: &Table, number: usize) -> String {
+    format!(
+        "create temporary table kept_{number} on commit drop as select to_jsonb(t) as row from {} t",
+        table.name
+    )
+}
+
+/// $1 the key, $2 how many: rows that are only on one side, as (was live, row).
+pub(super) fn compare(table: &Table, number: usize) -> String {
+    format!(
+        "select live, row from ( \
+           (select true as live, row from (select row from kept_{number} except select to_jsonb(t) from {name} t) l) \
+           union all \
+           (select false, row from (select to_jsonb(t) as row from {name} t except select row from kept_{number}) f) \
+         ) both_sides order by row->>$1, live desc limit $2",
+        name = table.name
+    )
+}
