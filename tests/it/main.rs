@@ -22,4 +22,5 @@ mod parts;
 mod stream;
 mod stream_cost;
 mod support;
+mod system;
 mod tidy;

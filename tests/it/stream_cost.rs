@@ -123,12 +123,3 @@ fn a_thousand_idle_readers_cost_little() {
     assert!(each <= READER_MAX_BYTES, "{cost}");
     println!("{cost}");
 }
-
-/// For a release build: the ratio means nothing without optimization.
-#[test]
-#[ignore = "measures a release build: cargo test --release -- --ignored a_replay_keeps_up"]
-fn a_replay_keeps_up_with_a_copy() {
-    let cost = measure(100_000);
-    println!("{cost}");
-    assert!(cost["ratio"].as_f64().unwrap() >= 0.3, "{cost}");
-}

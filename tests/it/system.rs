@@ -79,11 +79,8 @@ impl Demo {
             .args(args)
             .output()
             .unwrap();
-        let text = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         (output.status.code().unwrap_or(-1), text)
     }
 }
@@ -200,13 +197,27 @@ async fn killed_parts_lose_and_double_nothing() {
     let dns = demo.facts()["dns"].as_str().unwrap().parse().unwrap();
     let watcher = tokio::spawn(watch(dns, Arc::clone(&stop), Arc::clone(&good), Arc::clone(&bad)));
 
-    let parts = ["headwater", "postgres", "postgres-dns-1", "pdns-1", "headwater", "postgres-dns-2", "pdns-2", "headwater"];
+    let parts = [
+        "headwater",
+        "postgres",
+        "postgres-dns-1",
+        "pdns-1",
+        "headwater",
+        "postgres-dns-2",
+        "pdns-2",
+        "headwater",
+    ];
     let kills = if std::env::var_os("HEADWATER_TORTURE").is_some() { TORTURE_KILLS } else { KILLS };
     for n in 0..kills {
         let part = parts[n % parts.len()];
         let before = demo.pid(part).unwrap();
         kill(before, Signal::SIGKILL).unwrap();
-        eventually("the part is back", || async { demo.pid(part) }, |now| now.is_some_and(|now| now != before)).await;
+        eventually(
+            "the part is back",
+            || async { demo.pid(part) },
+            |now| now.is_some_and(|now| now != before),
+        )
+        .await;
         // The next one falls only after the system answers again.
         let (status, _) = client.send(reqwest::Method::GET, "/api/domains/faults.example", None).await;
         assert_eq!(status, 200);
@@ -272,9 +283,11 @@ async fn a_killed_demo_comes_up_with_the_same_data_and_token() {
     let child = restart(&dir);
     demo.child = child;
     let pid = json!(demo.child.id());
-    eventually("the next demo is ready", || async { demo.try_facts() }, |facts| {
-        facts.as_ref().is_some_and(|facts| facts["pids"]["demo"] == pid)
-    })
+    eventually(
+        "the next demo is ready",
+        || async { demo.try_facts() },
+        |facts| facts.as_ref().is_some_and(|facts| facts["pids"]["demo"] == pid),
+    )
     .await;
     assert_eq!(demo.facts()["admin_token"], before["admin_token"]);
     let client = Client::new(&demo.facts());

@@ -145,6 +145,20 @@ fn target_samples() -> Vec<Event> {
             enabled: true,
         }),
         Event::ClusterEnabled(Nothing {}),
+        Event::ClusterUpdated(Change {
+            before: ClusterSettings {
+                database_url_file: "/etc/headwater/dns-1".to_owned(),
+                dns: "192.0.2.53:53".to_owned(),
+                front: None,
+                nameservers: Vec::new(),
+            },
+            after: ClusterSettings {
+                database_url_file: "/etc/headwater/dns-1".to_owned(),
+                dns: "192.0.2.54:53".to_owned(),
+                front: Some("192.0.2.55:53".to_owned()),
+                nameservers: Vec::new(),
+            },
+        }),
         Event::ClusterDisabled(Nothing {}),
         Event::DeploymentRendered(fact(None)),
         Event::DeploymentRejected(fact(Some("CNAME and other data"))),

@@ -37,10 +37,10 @@ impl Stream {
         self.answer.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// Reads one more piece; false at the end of the stream.
+    /// Reads one more piece; false at the end of the stream, however it came.
     pub async fn read(&mut self) -> bool {
         let piece = tokio::time::timeout(WAIT_LIMIT, self.answer.chunk()).await;
-        let Some(piece) = piece.expect("the stream says nothing").unwrap() else { return false };
+        let Some(piece) = piece.expect("the stream says nothing").ok().flatten() else { return false };
         self.bytes.extend_from_slice(&piece);
         self.waiting.extend(self.parser.feed(&piece));
         true
