@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// The program; Debian keeps it out of the PATH.
 const PGBENCH: &str = "/usr/lib/postgresql/15/bin/pgbench";
+/// The data of one event, as long as that of a PUT.
+const EVENT_DATA: &str = r#"{"name":"w500","type":"A","before":{"ttl":300,"records":["198.51.100.1"],"comment":null},"after":{"ttl":300,"records":["198.51.100.2"],"comment":null}}"#;
 /// Seconds of one run.
 pub const RUN_SECONDS: u64 = 4;
 
@@ -31,7 +33,7 @@ impl Raw {
         let dir = std::env::temp_dir().join(format!("headwater-bench-raw-{}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
         let script = dir.join("put.sql");
-        std::fs::write(&script, sql::RAW_PUT)?;
+        std::fs::write(&script, sql::RAW_PUT.replace("{DATA}", &hex::encode(EVENT_DATA)))?;
         Ok(Self { url, script, dir })
     }
 

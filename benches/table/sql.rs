@@ -13,7 +13,8 @@ select ('00000000-0000-7000-8000-00000000000' || c)::uuid, d.id, true, 1, 0, now
   from desired.domains d, generate_series(1, 2) c;
 ";
 
-/// One command's rows, as a transaction of pgbench: every table that a PUT of one RRset writes.
+/// One command's rows, as a transaction of pgbench: every table that a PUT of one RRset writes. `{DATA}` stands for
+/// the event's data in hex: pgbench would take a colon for a variable.
 pub const RAW_PUT: &str = "\\set d random(1, 100)
 \\set n random(1, 1000)
 \\set v random(1, 250)
@@ -37,7 +38,7 @@ select p, gen_random_uuid(), 1, ('00000000-0000-7000-8000-' || lpad((:d)::text, 
        now(), ('00000000-0000-7000-8000-' || lpad((:d)::text, 12, '0'))::uuid, 'raw.example',
        '00000000-0000-7000-8000-000000000001', 2, '00000000-0000-7000-8000-000000000001', gen_random_uuid(),
        gen_random_uuid(), decode(repeat('ef', 32), 'hex'),
-       '{\"name\":\"w\",\"type\":\"A\",\"before\":{\"ttl\":300,\"records\":[\"192.0.2.1\"],\"comment\":null},\"after\":{\"ttl\":300,\"records\":[\"192.0.2.2\"],\"comment\":null}}'
+       decode('{DATA}', 'hex')
   from nextval('raw_positions') p;
 commit;
 ";

@@ -141,6 +141,17 @@ impl System {
     }
 }
 
+impl Drop for System {
+    // A benchmark that fails leaves nothing running.
+    fn drop(&mut self) {
+        if let Some(id) = headwater::demo::process::ProcessId::of(self.demo.id())
+            && id.signal(nix::sys::signal::Signal::SIGTERM).is_ok()
+        {
+            let _status = self.demo.wait();
+        }
+    }
+}
+
 /// A pool on a database.
 pub async fn pool(url: &Secret) -> Result<PgPool> {
     Ok(PgPoolOptions::new().max_connections(8).connect(url.expose()).await?)
