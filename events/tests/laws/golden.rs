@@ -133,6 +133,15 @@ fn account_samples() -> Vec<Event> {
     ]
 }
 
+fn reached(dns: &str) -> ClusterSettings {
+    ClusterSettings {
+        database_url_file: "/etc/headwater/dns-1.url".into(),
+        dns: dns.into(),
+        front: None,
+        nameservers: vec![name("ns1.example.net")],
+    }
+}
+
 fn target_samples() -> Vec<Event> {
     let pause = |scope| DeploymentsPaused { scope, reason: "maintenance".into() };
     vec![
@@ -144,6 +153,7 @@ fn target_samples() -> Vec<Event> {
             nameservers: vec![name("ns1.example.net")],
             enabled: true,
         }),
+        Event::ClusterUpdated(Change { before: reached("192.0.2.1:53"), after: reached("192.0.2.3:53") }),
         Event::ClusterEnabled(Nothing {}),
         Event::ClusterDisabled(Nothing {}),
         Event::DeploymentRendered(fact(None)),
