@@ -45,6 +45,8 @@ const COMMITTER_GRACE: Duration = Duration::from_secs(5);
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Upper bounds of every histogram of seconds.
 const SECONDS_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+/// Upper bounds of every histogram of counts.
+const COUNT_BUCKETS: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,11 +267,22 @@ async fn warn_of_other_identity(app: &App) {
 fn recorder() -> Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
+        .and_then(|builder| {
+            builder.set_buckets_for_metric(Matcher::Suffix("_commands".to_owned()), &COUNT_BUCKETS)
+        })
         .and_then(PrometheusBuilder::install_recorder)
         .context("metrics cannot be recorded")?;
     metrics::describe_counter!("cdn_http_requests_total", "Requests answered, by route");
     metrics::describe_histogram!("cdn_http_request_duration_seconds", "Time until an answer began");
     metrics::describe_counter!("cdn_http_panics_total", "Requests that ended in a panic");
+    metrics::describe_histogram!("cdn_log_batch_commands", "Commands that were committed together");
+    metrics::describe_histogram!("cdn_log_append_seconds", "Time to decide and commit one batch");
+    metrics::describe_histogram!(
+        "cdn_deploy_propagation_seconds",
+        "Time from a commit until the listeners of a target answered with it, by target"
+    );
+    metrics::describe_gauge!("cdn_projection_position", "The last position that a projection has taken in");
+    metrics::describe_gauge!("cdn_projection_lag_events", "How many events a projection is behind");
     metrics::describe_gauge!("cdn_build_info", "The version of this program");
     metrics::gauge!("cdn_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle)

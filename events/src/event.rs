@@ -3,7 +3,7 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
-use crate::ids::{ClusterId, OperationId, Revision, TenantId, TokenId, UserId};
+use crate::ids::{ClusterId, OperationId, Revision, StreamKind, TenantId, TokenId, UserId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -363,8 +363,23 @@ pub struct DnsIdentityChanged {
     pub generation: u32,
 }
 
+/// What outsiders should know of a type of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventDoc {
+    /// The type.
+    pub name: &'static str,
+    /// Its newest schema.
+    pub schema: i16,
+    /// Whose streams it stands in.
+    pub stream: StreamKind,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Its data, as it was once written.
+    pub example: &'static str,
+}
+
 macro_rules! events {
-    ($($variant:ident($payload:ty) = $name:literal @ $schema:literal),+ $(,)?) => {
+    ($($meaning:literal $variant:ident($payload:ty) = $name:literal @ $schema:literal in $kind:ident),+ $(,)?) => {
         /// Every event that there is.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[allow(missing_docs)]
@@ -373,6 +388,15 @@ macro_rules! events {
         impl Event {
             /// Every (type, newest schema), in the order of the source.
             pub const TYPES: &'static [(&'static str, i16)] = &[$(($name, $schema)),+];
+
+            /// The same with what outsiders should know of each.
+            pub const REFERENCE: &'static [EventDoc] = &[$(EventDoc {
+                name: $name,
+                schema: $schema,
+                stream: StreamKind::$kind,
+                meaning: $meaning,
+                example: include_str!(concat!("../tests/golden/", $name, ".", $schema, ".json")),
+            }),+];
 
             /// The event's type, as outsiders see it.
             pub fn type_name(&self) -> &'static str {
@@ -405,34 +429,64 @@ macro_rules! events {
 pub struct Nothing {}
 
 events! {
-    DomainCreated(DomainCreated) = "domain.created" @ 1,
-    DomainUpdated(Change<DomainSettings>) = "domain.updated" @ 1,
-    DomainDeleted(DomainDeleted) = "domain.deleted" @ 1,
-    DomainRestored(DomainRestored) = "domain.restored" @ 1,
-    RrsetReplaced(RrsetReplaced) = "rrset.replaced" @ 1,
-    RrsetDeleted(RrsetDeleted) = "rrset.deleted" @ 1,
-    TenantCreated(TenantCreated) = "tenant.created" @ 1,
-    MemberAdded(MemberAdded) = "tenant.member_added" @ 1,
-    MemberRemoved(MemberRemoved) = "tenant.member_removed" @ 1,
-    UserCreated(UserCreated) = "user.created" @ 1,
-    TokenCreated(TokenCreated) = "token.created" @ 1,
-    TokenRevoked(TokenRevoked) = "token.revoked" @ 1,
-    ClusterCreated(ClusterCreated) = "dns_cluster.created" @ 1,
-    ClusterUpdated(Change<ClusterSettings>) = "dns_cluster.updated" @ 1,
-    ClusterEnabled(Nothing) = "dns_cluster.enabled" @ 1,
-    ClusterDisabled(Nothing) = "dns_cluster.disabled" @ 1,
-    DeploymentRendered(DeploymentFact) = "deployment.rendered" @ 1,
-    DeploymentRejected(DeploymentFact) = "deployment.rejected" @ 1,
-    DeploymentActivated(DeploymentFact) = "deployment.activated" @ 1,
-    DeploymentAcknowledged(DeploymentFact) = "deployment.acknowledged" @ 1,
-    DeploymentFailed(DeploymentFact) = "deployment.failed" @ 1,
-    DeploymentSuperseded(DeploymentFact) = "deployment.superseded" @ 1,
-    DeploymentRecovered(DeploymentFact) = "deployment.recovered" @ 1,
-    DeploymentAhead(DeploymentFact) = "deployment.ahead" @ 1,
-    DriftMended(DriftMended) = "deployment.drift_mended" @ 1,
-    DeploymentsPaused(DeploymentsPaused) = "deployments.paused" @ 1,
-    DeploymentsResumed(DeploymentsResumed) = "deployments.resumed" @ 1,
-    OperationFinished(OperationFinished) = "operation.finished" @ 1,
-    PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1,
-    DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1,
+    "A domain came into being: `active` when an administrator forced it, else waiting for proof of ownership."
+    DomainCreated(DomainCreated) = "domain.created" @ 1 in Domain,
+    "Settings of a domain changed: labels, external id, or what its SOA serials start above."
+    DomainUpdated(Change<DomainSettings>) = "domain.updated" @ 1 in Domain,
+    "A domain was deleted: it is no longer served, and can be restored until `hold_until`."
+    DomainDeleted(DomainDeleted) = "domain.deleted" @ 1 in Domain,
+    "A deleted domain was restored with everything it held."
+    DomainRestored(DomainRestored) = "domain.restored" @ 1 in Domain,
+    "One RRset was put, whole; `before` is null when it is new."
+    RrsetReplaced(RrsetReplaced) = "rrset.replaced" @ 1 in Domain,
+    "One RRset was deleted, whole."
+    RrsetDeleted(RrsetDeleted) = "rrset.deleted" @ 1 in Domain,
+    "A tenant came into being."
+    TenantCreated(TenantCreated) = "tenant.created" @ 1 in Tenant,
+    "A user became a member of the tenant."
+    MemberAdded(MemberAdded) = "tenant.member_added" @ 1 in Tenant,
+    "A user is no longer a member of the tenant."
+    MemberRemoved(MemberRemoved) = "tenant.member_removed" @ 1 in Tenant,
+    "A user came into being. Its mail address stands in an erasable table, never in the log."
+    UserCreated(UserCreated) = "user.created" @ 1 in User,
+    "A token was made for the user. Its secret is kept elsewhere, as a hash."
+    TokenCreated(TokenCreated) = "token.created" @ 1 in User,
+    "A token of the user stopped working for good."
+    TokenRevoked(TokenRevoked) = "token.revoked" @ 1 in User,
+    "A DNS cluster was registered. The URL of its database is a secret: the log names the file that holds it."
+    ClusterCreated(ClusterCreated) = "dns_cluster.created" @ 1 in DnsCluster,
+    "How the cluster is reached or named changed."
+    ClusterUpdated(Change<ClusterSettings>) = "dns_cluster.updated" @ 1 in DnsCluster,
+    "Domains are deployed to the cluster from now on."
+    ClusterEnabled(Nothing) = "dns_cluster.enabled" @ 1 in DnsCluster,
+    "Nothing is deployed to the cluster any more; what it serves stays as it is."
+    ClusterDisabled(Nothing) = "dns_cluster.disabled" @ 1 in DnsCluster,
+    "A candidate was rendered and checksummed, and its activation took more than a second."
+    DeploymentRendered(DeploymentFact) = "deployment.rendered" @ 1 in DnsCluster,
+    "The candidate will never be applied; what is active stays."
+    DeploymentRejected(DeploymentFact) = "deployment.rejected" @ 1 in DnsCluster,
+    "The target committed it, but its listeners do not show it yet; `error` says what they show."
+    DeploymentActivated(DeploymentFact) = "deployment.activated" @ 1 in DnsCluster,
+    "The real listeners answer with it. In the normal case this is the only event of a deployment."
+    DeploymentAcknowledged(DeploymentFact) = "deployment.acknowledged" @ 1 in DnsCluster,
+    "It was not applied this time and is tried again. Written when a failure begins and when its reason changes."
+    DeploymentFailed(DeploymentFact) = "deployment.failed" @ 1 in DnsCluster,
+    "Something newer was there already."
+    DeploymentSuperseded(DeploymentFact) = "deployment.superseded" @ 1 in DnsCluster,
+    "A deployment that had failed came through."
+    DeploymentRecovered(DeploymentFact) = "deployment.recovered" @ 1 in DnsCluster,
+    "The target holds what this log does not know; it waits for adopt or discard."
+    DeploymentAhead(DeploymentFact) = "deployment.ahead" @ 1 in DnsCluster,
+    "Rows of the target differed from what is desired, and were set right."
+    DriftMended(DriftMended) = "deployment.drift_mended" @ 1 in DnsCluster,
+    "Deployments were paused: all of them, on a target, or of a domain."
+    DeploymentsPaused(DeploymentsPaused) = "deployments.paused" @ 1 in Platform,
+    "Deployments were resumed."
+    DeploymentsResumed(DeploymentsResumed) = "deployments.resumed" @ 1 in Platform,
+    "An operation ended in a way that the deployments alone do not tell: a target was out of service, or the deadline passed."
+    OperationFinished(OperationFinished) = "operation.finished" @ 1 in Operation,
+    "The platform was initialized."
+    PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,
+    "What every zone says of the platform (SOA, apex NS) changed: every zone is rendered anew."
+    DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
 }

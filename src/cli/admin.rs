@@ -1,5 +1,5 @@
 //! `headwater admin`: users and tokens, made directly on the control database, for the time when nobody has a token
-//! yet. What is made is printed alone on stdout.
+//! yet, and a new identity for a log that was restored. What is made is printed alone on stdout.
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
@@ -19,6 +19,7 @@ use crate::mail::MailAddress;
 use crate::query::accounts::{self, TenantFilter};
 use crate::secret::Secret;
 use crate::serve::Log;
+use crate::store::renew_log_id;
 use crate::token;
 
 /// What can be made.
@@ -56,7 +57,21 @@ pub enum AdminCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Give the log a new identity, after a restore that lost events, and print it
+    ///
+    /// Every reader of the event stream is told to begin anew. Zones on the DNS clusters are not touched.
+    #[command(after_help = RENEW_EXAMPLES)]
+    RenewLogId {
+        /// Print {"log_id": …}
+        #[arg(long)]
+        json: bool,
+    },
 }
+
+/// How the new identity of a log is asked for.
+const RENEW_EXAMPLES: &str = "Examples:
+  headwater admin renew-log-id
+  headwater --config /etc/headwater/headwater.toml admin renew-log-id --json";
 
 fn duration(text: &str) -> Result<Duration, String> {
     let fault = || format!("{text:?} is not a time such as 90m, 12h or 30d");
@@ -107,6 +122,11 @@ async fn make(log: &Log, command: AdminCommand) -> Result<(Secret, Option<Value>
             let id = create_token(log, user.id, name, expires_at, &secret).await?;
             let whole = json.then(|| json!({"id": id, "token": secret.expose()}));
             Ok((secret, whole))
+        }
+        AdminCommand::RenewLogId { json } => {
+            let id = renew_log_id(&log.pool).await.context("the log keeps its identity")?;
+            tracing::warn!(log = %id, "the log has a new identity: readers of its events begin anew");
+            Ok((Secret::new(id.to_string()), json.then(|| json!({"log_id": id}))))
         }
     }
 }

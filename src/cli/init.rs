@@ -167,4 +167,25 @@ mod tests {
             EXAMPLE.lines().map(|line| format!("{}\n", line.strip_prefix("#= ").unwrap_or(line))).collect();
         assert!(Config::parse(&keys, None, []).is_ok());
     }
+
+    #[test]
+    fn every_key_is_described_with_its_default() {
+        let described = include_str!("../../docs/OPERATIONS.md");
+        let mut section = "";
+        for line in EXAMPLE.lines() {
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = name;
+            }
+            let Some((key, default)) = line.strip_prefix("#= ").and_then(|rest| rest.split_once(" = "))
+            else {
+                continue;
+            };
+            let begin = format!("| `{section}.{key}` | ");
+            let row = described.lines().find_map(|row| row.strip_prefix(&begin));
+            let row = row.unwrap_or_else(|| panic!("{section}.{key} is not in docs/OPERATIONS.md"));
+            if default.parse::<u64>().is_ok() {
+                assert!(row.starts_with(&format!("{default} | ")), "{section}.{key} is {default}, not {row}");
+            }
+        }
+    }
 }

@@ -50,7 +50,7 @@ enum Command {
     #[command(after_help = "Examples:
   headwater init --admin-email admin@example.com --token-file /etc/headwater/admin-token")]
     Init(init::InitArgs),
-    /// Make users and tokens, directly on the control database
+    /// Make users and tokens, and renew the log's identity, directly on the control database
     #[command(subcommand)]
     Admin(admin::AdminCommand),
     // The clients of the API are flattened in here: `#[command(flatten)] Client(client::ClientCommand)`.

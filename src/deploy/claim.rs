@@ -3,10 +3,12 @@
 use super::fault::DeployError;
 use super::load::TOUCHED_MAX_EVENTS;
 use super::sql;
+use chrono::{DateTime, Utc};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::soa_serial;
 use headwater_events::event::DnsIdentity;
 use headwater_events::ids::{ClusterId, DomainId, LogId, Revision, TenantId};
+use headwater_events::time::Timestamp;
 use headwater_projections::powerdns;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgPool, PgRow, PgTransaction};
@@ -35,6 +37,8 @@ pub struct Claim {
     pub desired: Revision,
     /// The platform's generation that is meant to be there.
     pub generation: u32,
+    /// When that was committed.
+    pub desired_at: Timestamp,
     /// The revision that is known to be there; none when nothing is.
     pub active: Option<Revision>,
     /// The deployment's state.
@@ -176,6 +180,7 @@ fn read(row: &PgRow) -> Result<Claim, sqlx::Error> {
         attempts: u32::try_from(row.try_get::<i32, _>(11)?).unwrap_or_default(),
         last_error: row.try_get(12)?,
         checksum: row.try_get(13)?,
+        desired_at: Timestamp::from(row.try_get::<DateTime<Utc>, _>(14)?),
     })
 }
 

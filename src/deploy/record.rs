@@ -154,6 +154,15 @@ pub(super) async fn append(
     Ok(())
 }
 
+/// Seconds from the commit until the listeners answered with it; none for what was there already (a repair, a look at
+/// what has not changed).
+fn propagation(ended: &Ended) -> Option<f64> {
+    let claim = &ended.claim;
+    let is_new = claim.active != Some(claim.desired) || claim.state == "activating";
+    let verified = ended.stages.verified.filter(|_| is_new && ended.ending == Ending::Verified)?;
+    u32::try_from(verified.millis_since(claim.desired_at)).ok().map(|millis| f64::from(millis) / 1_000.0)
+}
+
 /// Records how deployments ended, and sets when those that did not succeed are tried again.
 pub(super) async fn record(app: &App, cluster: ClusterId, ended: &[Ended]) -> Result<(), DeployError> {
     let mut observed = Vec::new();
@@ -169,6 +178,10 @@ pub(super) async fn record(app: &App, cluster: ClusterId, ended: &[Ended]) -> Re
         }
     }
     append(app, cluster, observed).await?;
+    for seconds in ended.iter().filter_map(propagation) {
+        metrics::histogram!("cdn_deploy_propagation_seconds", "target" => cluster.to_string())
+            .record(seconds);
+    }
     if ids.is_empty() {
         return Ok(());
     }
@@ -201,6 +214,7 @@ mod tests {
             attempts: 4,
             last_error: last_error.map(str::to_owned),
             checksum: None,
+            desired_at: Timestamp::from_millis(-480),
         };
         let at = |millis| Some(Timestamp::from_millis(millis));
         let stages = Stages { rendered: at(0), activated: at(10), verified: at(20) };
@@ -244,6 +258,15 @@ mod tests {
         let mut slow = ended("pending", None, Ending::Verified);
         slow.stages.activated = Some(Timestamp::from_millis(1_500));
         assert_eq!(names(&slow), ["rendered", "acknowledged"]);
+    }
+
+    #[test]
+    fn propagation_is_of_what_was_not_there_before() {
+        let mut new = ended("current", None, Ending::Verified);
+        assert_eq!(propagation(&new), Some(0.5));
+        new.claim.active = Some(new.claim.desired);
+        assert_eq!(propagation(&new), None);
+        assert_eq!(propagation(&ended("pending", None, Ending::Superseded)), None);
     }
 
     #[test]

@@ -47,7 +47,7 @@ macro_rules! claim {
     () => {
         "select dep.domain_id, m.name, m.name_key, m.tenant_id, m.serial_base, m.records, dep.wanted, \
            dep.desired_revision, dep.desired_generation, dep.active_revision, dep.state, dep.attempts, \
-           dep.last_error, dep.checksum \
+           dep.last_error, dep.checksum, dep.desired_at \
          from desired.deployments dep join desired.domains m on m.id = dep.domain_id "
     };
 }

@@ -7,15 +7,18 @@ use crate::history::rights::Rights;
 use crate::history::trail::{self, CSV_HEAD, Question};
 use crate::http::Problem;
 use crate::http::auth::Authenticated;
+use crate::http::dto::history::AuditEvent;
 use async_stream::stream;
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{OriginalUri, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::get;
 use headwater_events::ids::Position;
 use headwater_events::time::Timestamp;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
 
 /// Events that are read at once for the whole list.
 const LINES_PAGE_EVENTS: i64 = 1_000;
@@ -23,9 +26,39 @@ const LINES_PAGE_EVENTS: i64 = 1_000;
 const KEYS: &[&str] =
     &["domain", "tenant", "actor", "token", "type", "operation", "from", "to", "text", "cursor", "limit"];
 
-/// The trail, relative to `/api`.
-pub fn routes() -> Router<App> {
-    Router::new().route("/audit", get(list))
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// What an auditor asks.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `question` reads
+struct AuditParams {
+    /// Of this domain.
+    domain: Option<String>,
+    /// Of this tenant.
+    tenant: Option<Uuid>,
+    /// By this actor.
+    actor: Option<Uuid>,
+    /// With this token.
+    token: Option<Uuid>,
+    /// Whose type begins so (repeated, at most 100).
+    r#type: Option<Vec<String>>,
+    /// Of this operation.
+    operation: Option<Uuid>,
+    /// From this time on (RFC 3339).
+    from: Option<String>,
+    /// Before this time (RFC 3339).
+    to: Option<String>,
+    /// With words that begin so.
+    text: Option<String>,
+    /// Where the next page begins.
+    cursor: Option<String>,
+    /// How many, from 1 to 1000.
+    #[param(default = 50)]
+    limit: Option<u32>,
 }
 
 fn time(params: &Params, key: &str) -> Result<Option<Timestamp>, Problem> {
@@ -57,6 +90,10 @@ fn question(params: &Params) -> Result<Question, Problem> {
     })
 }
 
+/// Who did what, newest first.
+#[utoipa::path(get, path = "/api/audit", tag = "history", params(AuditParams),
+    responses((status = 200, description = "A page: items and next; the whole trail as lines or as a table",
+        content((Vec<AuditEvent> = "application/json"), (String = "text/csv")))))]
 async fn list(
     State(app): State<App>,
     who: Authenticated,

@@ -8,24 +8,44 @@ use crate::history::reader::Filter;
 use crate::history::rights::{Rights, Seen};
 use crate::http::Problem;
 use crate::http::auth::Authenticated;
+use crate::http::dto::history::Event;
 use crate::store::raw::{RawPage, Selection};
 use async_stream::stream;
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{OriginalUri, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::get;
 use headwater_events::ids::Position;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Windows of the log that one page looks at, at most; it then ends early, with a cursor.
 const PAGE_MAX_WINDOWS: usize = 100;
 /// Events that are read at once for the whole list.
 const LINES_PAGE_EVENTS: i64 = 1_000;
 
-/// The list, relative to `/api`.
-pub fn routes() -> Router<App> {
-    Router::new().route("/events", get(list))
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Which events are wanted.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `list` reads
+struct EventListParams {
+    /// Of these domains (repeated, at most 100).
+    domain: Option<Vec<String>>,
+    /// Whose type begins so (repeated, at most 100).
+    r#type: Option<Vec<String>>,
+    /// After this position or event id; without it, from the beginning.
+    after: Option<String>,
+    /// The same as `after`, and wins over it.
+    cursor: Option<String>,
+    /// How many, from 1 to 1000.
+    #[param(default = 50)]
+    limit: Option<u32>,
 }
 
 /// What is listed, and for whom.
@@ -37,6 +57,9 @@ struct Listing {
     up_to: Position,
 }
 
+/// The log, ascending, as far as the caller may see it.
+#[utoipa::path(get, path = "/api/events", tag = "history", params(EventListParams),
+    responses((status = 200, body = Vec<Event>, description = "A page: items and next")))]
 async fn list(
     State(app): State<App>,
     who: Authenticated,

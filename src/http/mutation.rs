@@ -82,9 +82,7 @@ impl<T> Mutation<T> {
             Command::Admin { .. } => meta.precondition != Precondition::default(),
         };
         if unlooked {
-            return Err(Problem::malformed(
-                "what this request makes or changes has no entity tag: leave the condition out",
-            ));
+            self.refuse_conditions()?;
         }
         if self.dry_run {
             return Ok(Submitted::Plan(app.commit.plan(caller, command, meta).await?));
@@ -114,6 +112,19 @@ impl<T> Mutation<T> {
     /// Whether only a plan was asked for.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// Refuses a condition where there is nothing with an entity tag: it must not seem to hold.
+    ///
+    /// # Errors
+    /// 400 when there is one.
+    pub fn refuse_conditions(&self) -> Result<(), Problem> {
+        if self.meta.precondition == Precondition::default() {
+            return Ok(());
+        }
+        Err(Problem::malformed(
+            "what this request makes or changes has no entity tag: leave the condition out",
+        ))
     }
 
     /// What the command comes with, for parts that submit by themselves.

@@ -3,6 +3,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::json;
 use std::sync::Arc;
 use utoipa::PartialSchema;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -13,6 +14,7 @@ use utoipa::openapi::{
 };
 
 use super::dto::{FaultBody, ProblemBody};
+use super::problem::CODES;
 
 const SCHEME: &str = "token";
 
@@ -63,7 +65,7 @@ fn complete(mut api: OpenApi) -> OpenApi {
     api.info = info;
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("hw_…").build();
     let added = ComponentsBuilder::new()
-        .schema("Problem", ProblemBody::schema())
+        .schema("Problem", problem_schema())
         .schema("FaultBody", FaultBody::schema())
         .security_scheme(SCHEME, SecurityScheme::Http(scheme))
         .build();
@@ -80,6 +82,23 @@ fn complete(mut api: OpenApi) -> OpenApi {
         });
     }
     api
+}
+
+/// The body of a problem, with the codes that it may bear.
+fn problem_schema() -> RefOr<Schema> {
+    let mut schema = ProblemBody::schema();
+    if let RefOr::T(Schema::Object(problem)) = &mut schema
+        && let Some(RefOr::T(Schema::Object(code))) = problem.properties.get_mut("code")
+    {
+        let rows = CODES.iter().map(|(status, codes)| format!("{status}: {}", codes.join(", ")));
+        let rows: Vec<String> = rows.collect();
+        code.description = Some(format!(
+            "Stable snake_case code. By status: {}. 422 bears the code of its faults when all share one. Codes may be added.",
+            rows.join("; ")
+        ));
+        code.examples = CODES.iter().flat_map(|(_, codes)| codes.iter().map(|code| json!(code))).collect();
+    }
+    schema
 }
 
 fn each_operation(item: &mut PathItem, mut extend: impl FnMut(&str, &mut Operation)) {

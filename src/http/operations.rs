@@ -5,17 +5,23 @@ use crate::history::page::{self, conflict};
 use crate::history::query::Params;
 use crate::http::Problem;
 use crate::http::auth::Authenticated;
+use crate::http::body::NoBody;
+use crate::http::dto::ProblemBody;
+use crate::http::dto::history::{DryRun, Operation, Timeline};
+use crate::http::mutation::{Mutation, Submitted};
 use crate::operation::read::{self, Hop, Shown, Wanted};
+use axum::Json;
 use axum::extract::{OriginalUri, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use headwater_events::actor::{self, Verb};
 use headwater_events::ids::OperationId;
 use headwater_projections::operations::State as OperationState;
 use std::time::Duration;
 use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// How long a request may wait for the end of an operation.
 pub const WAIT_MAX_SECONDS: u64 = 30;
@@ -24,16 +30,35 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Looks of one waiting request are at least this far apart.
 const LOOK_PAUSE: Duration = Duration::from_millis(15);
 
-/// Operations, relative to `/api`.
-pub fn routes() -> Router<App> {
-    Router::new()
-        .route("/operations", get(list))
-        .route("/operations/{id}", get(one))
-        .route("/operations/{id}/timeline", get(timeline))
-        .route("/operations/{id}/retry", post(retry))
-        .route("/operations/{id}/cancel", post(cancel))
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(one))
+        .routes(routes!(timeline))
+        .routes(routes!(retry))
+        .routes(routes!(cancel))
 }
 
+/// Which operations are wanted.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `list` reads
+struct OperationListParams {
+    /// On this domain.
+    domain: Option<String>,
+    /// In one of these states, separated by commas.
+    state: Option<String>,
+    /// Where the next page begins.
+    cursor: Option<String>,
+    /// How many, from 1 to 1000.
+    #[param(default = 50)]
+    limit: Option<u32>,
+}
+
+/// Operations that the caller started or whose domains it may see, newest first.
+#[utoipa::path(get, path = "/api/operations", tag = "operations", params(OperationListParams),
+    responses((status = 200, body = Vec<Operation>, description = "A page: items and next")))]
 async fn list(
     State(app): State<App>,
     who: Authenticated,
@@ -68,6 +93,11 @@ async fn readable(app: &App, who: &Authenticated, id: &str) -> Result<Shown, Pro
     found.filter(|operation| operation.is_readable_by(&who.caller)).ok_or_else(absent)
 }
 
+/// One operation.
+#[utoipa::path(get, path = "/api/operations/{id}", tag = "operations",
+    params(("id" = Uuid, Path, description = "The operation's id"),
+        ("wait" = Option<u64>, Query, description = "Answer at its end, but after so many seconds at the latest (up to 30)")),
+    responses((status = 200, body = Operation)))]
 async fn one(
     State(app): State<App>,
     who: Authenticated,
@@ -102,6 +132,10 @@ async fn one(
     Ok(response)
 }
 
+/// The hops of an operation, in the order of time.
+#[utoipa::path(get, path = "/api/operations/{id}/timeline", tag = "operations",
+    params(("id" = Uuid, Path, description = "The operation's id")),
+    responses((status = 200, body = Timeline)))]
 async fn timeline(
     State(app): State<App>,
     who: Authenticated,
@@ -124,13 +158,19 @@ fn writable(who: &Authenticated, operation: &Shown) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
 }
 
+/// Try the lagging deployments of an operation at once.
+#[utoipa::path(post, path = "/api/operations/{id}/retry", tag = "operations",
+    params(("id" = Uuid, Path, description = "The operation's id")),
+    responses((status = 200, body = DryRun, description = "With dry_run: what would be tried"),
+        (status = 202, body = Operation)))]
 async fn retry(
     State(app): State<App>,
-    who: Authenticated,
     Path(id): Path<String>,
+    mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
-    let operation = readable(&app, &who, &id).await?;
-    writable(&who, &operation)?;
+    let operation = readable(&app, &mutation.auth, &id).await?;
+    writable(&mutation.auth, &operation)?;
+    mutation.refuse_conditions()?;
     let nothing = |detail: &str| conflict("nothing_to_retry", detail);
     let Some(domain) = operation.domain else {
         return Err(nothing("it is carried out as fast as the cluster takes it; there is nothing to retry"));
@@ -138,10 +178,16 @@ async fn retry(
     if !operation.lags {
         return Err(nothing("every target has verified it; there is nothing to retry"));
     }
-    if read::retry(&app.pool, domain, operation.revision).await? == 0 {
-        return Err(nothing("no deployment of it is left to retry"));
+    let none_left = "no deployment of it is left to retry";
+    if mutation.is_dry_run() {
+        let plan = read::plan_retry(&app.pool, domain, operation.revision).await?;
+        let plan = plan.ok_or_else(|| nothing(none_left))?;
+        return Ok(Submitted::Plan(plan).into_response());
     }
-    let operation = readable(&app, &who, &id).await?;
+    if read::retry(&app.pool, domain, operation.revision).await? == 0 {
+        return Err(nothing(none_left));
+    }
+    let operation = readable(&app, &mutation.auth, &id).await?;
     let mut response = (StatusCode::ACCEPTED, Json(operation.body)).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/api/operations/{}", operation.id)) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -149,13 +195,20 @@ async fn retry(
     Ok(response)
 }
 
+/// Give an operation up, where that is still possible: a revision is committed with its operation, so one on a domain
+/// is undone by a new mutation instead.
+#[utoipa::path(post, path = "/api/operations/{id}/cancel", tag = "operations",
+    params(("id" = Uuid, Path, description = "The operation's id")),
+    responses((status = 409, body = ProblemBody, content_type = "application/problem+json",
+        description = "already_ended or not_cancellable: with dry_run too, since nothing differs")))]
 async fn cancel(
     State(app): State<App>,
-    who: Authenticated,
     Path(id): Path<String>,
+    mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
-    let operation = readable(&app, &who, &id).await?;
-    writable(&who, &operation)?;
+    let operation = readable(&app, &mutation.auth, &id).await?;
+    writable(&mutation.auth, &operation)?;
+    mutation.refuse_conditions()?;
     Err(if operation.state.is_terminal() {
         conflict("already_ended", "the operation has ended")
     } else {

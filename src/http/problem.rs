@@ -16,6 +16,37 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// How long a client that met an absent dependency should stay away.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(2);
 
+/// The stable codes of problems, by status. 422 has narrower ones too: those of the fault, when all faults share one.
+pub const CODES: [(u16, &[&str]); 14] = [
+    (400, &["malformed"]),
+    (401, &["unauthenticated"]),
+    (403, &["forbidden"]),
+    (404, &["not_found"]),
+    (405, &["method_not_allowed"]),
+    (406, &["not_acceptable"]),
+    (
+        409,
+        &[
+            "conflict",
+            "name_taken",
+            "guarded",
+            "hold_expired",
+            "idempotency_conflict",
+            "idempotency_in_progress",
+            "nothing_to_retry",
+            "already_ended",
+            "not_cancellable",
+        ],
+    ),
+    (412, &["revision_mismatch"]),
+    (413, &["too_large"]),
+    (415, &["unsupported_media_type"]),
+    (422, &["invalid"]),
+    (429, &["rate_limited"]),
+    (500, &["internal", "unreadable_event"]),
+    (503, &["unavailable"]),
+];
+
 /// An answer that is an error.
 #[derive(Debug, Clone)]
 pub struct Problem {
@@ -194,5 +225,39 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What stands in quotes after one of the two ways to make a problem with a code.
+    fn coded(source: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for way in ["::new(StatusCode::", "conflict(\""] {
+            for (at, _) in source.match_indices(way) {
+                let call = source[at..].split(';').next().unwrap_or_default();
+                found.extend(call.split('"').nth(1).map(str::to_owned));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_code_is_in_the_table() {
+        let known: BTreeSet<&str> = CODES.iter().flat_map(|(_, codes)| codes.iter().copied()).collect();
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
+        for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.is_dir() {
+                continue;
+            }
+            let source = std::fs::read_to_string(&file).unwrap();
+            let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+            for code in coded(source) {
+                assert!(known.contains(code.as_str()), "{}: {code:?} is not in CODES", file.display());
+            }
+        }
     }
 }

@@ -32,16 +32,10 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(clusters::routes())
         .merge(projections::routes())
         .merge(status::routes())
-}
-
-/// The history: read by position, not described here one by one.
-fn history() -> Router<App> {
-    let below = Router::new()
         .merge(events::routes())
         .merge(stream::routes())
         .merge(audit::routes())
-        .merge(operations::routes());
-    Router::new().nest("/api", below).merge(stream::routes())
+        .merge(operations::routes())
 }
 
 /// Every route under `/api` that needs none.
@@ -65,7 +59,7 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
     let document = document()?;
     let gate = Gate { identity: Identity::start(app.clone()), limiter: Limiter::new(&app.config.limits) };
     let (guarded, _) = api().split_for_parts();
-    let guarded = guarded.merge(history()).route_layer(from_fn_with_state(gate.clone(), auth::layer));
+    let guarded = guarded.route_layer(from_fn_with_state(gate.clone(), auth::layer));
     let (open, _) = open().split_for_parts();
     let open = open.layer(axum::Extension(gate.identity));
     let described = move |headers: HeaderMap| {

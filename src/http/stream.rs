@@ -12,12 +12,10 @@ use crate::http::Problem;
 use crate::http::auth::Authenticated;
 use crate::store::read::LogMeta;
 use async_stream::stream;
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
-use axum::routing::get;
 use futures_util::Stream;
 use headwater_events::ids::{LogId, Position, TokenId, UserId};
 use headwater_events::time::Timestamp;
@@ -26,6 +24,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 use uuid::Uuid;
 
 /// A reader hears something at least this often; the contract says 15 s.
@@ -41,9 +42,22 @@ const ERROR_PAUSE: Duration = Duration::from_secs(1);
 /// The header with which a reader says where it was.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The stream, at the host's root. Nest it under `/api` too.
-pub fn routes() -> Router<App> {
-    Router::new().route("/events/stream", get(serve))
+/// The routes of this file: the stream below `/api`, and at the host's root.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(serve)).routes(routes!(serve_at_root))
+}
+
+/// What is streamed, and from where on.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `serve` reads
+struct StreamParams {
+    /// Of these domains (repeated, at most 100).
+    domain: Option<Vec<String>>,
+    /// Whose type begins so (repeated, at most 100).
+    r#type: Option<Vec<String>>,
+    /// After this position or event id; 0 is the whole history. Without it, from the head on.
+    after: Option<String>,
 }
 
 /// Where a reader begins.
@@ -53,7 +67,25 @@ enum Begin {
     Reset(&'static str),
 }
 
-/// Opens a stream.
+/// The log as it grows: `id: <log>.<position>`, `event: <type>`, `data:` the event as one line of JSON; `reset` where
+/// the reader's place is not to be had, `bye` where the stream ends.
+#[utoipa::path(get, path = "/events/stream", tag = "history",
+    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, description = "The last id that was received; wins over `after`")),
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "Events without end")))]
+async fn serve_at_root(
+    state: State<App>,
+    who: Authenticated,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    serve(state, who, uri, headers).await
+}
+
+/// The log as it grows: `id: <log>.<position>`, `event: <type>`, `data:` the event as one line of JSON; `reset` where
+/// the reader's place is not to be had, `bye` where the stream ends.
+#[utoipa::path(get, path = "/api/events/stream", tag = "history",
+    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, description = "The last id that was received; wins over `after`")),
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "Events without end")))]
 async fn serve(
     State(app): State<App>,
     who: Authenticated,

@@ -53,8 +53,19 @@ pub enum Stepped {
 pub async fn run<P: Projection>(app: App, projection: P) {
     let mut head = app.commit.head().subscribe();
     let mut complained: Option<String> = None;
+    let mut reached = None;
     while !app.stop.is_cancelled() {
-        let (pause, seen) = match step(&app, &projection).await {
+        let stepped = step(&app, &projection).await;
+        if let Ok(Stepped::Applied(at) | Stepped::AtHead(at)) = stepped {
+            reached = Some(at);
+        }
+        // While it stands still, too: then it is the head that moves.
+        if let Some(at) = reached {
+            let lag = head.borrow().get().saturating_sub(at.get()).max(0);
+            metrics::gauge!("cdn_projection_position", "projection" => P::NAME).set(at.get() as f64);
+            metrics::gauge!("cdn_projection_lag_events", "projection" => P::NAME).set(lag as f64);
+        }
+        let (pause, seen) = match stepped {
             Ok(Stepped::Applied(_)) => {
                 if complained.take().is_some() {
                     tracing::info!(projection = P::NAME, "the projection moves again");
@@ -124,7 +135,6 @@ pub async fn step<P: Projection>(app: &App, projection: &P) -> Result<Stepped, P
     transaction.commit().await?;
     fail::fail_point!("project.after_commit");
     projection.committed(to);
-    metrics::gauge!("headwater_projection_position", "projection" => P::NAME).set(to.get() as f64);
     Ok(Stepped::Applied(to))
 }
 

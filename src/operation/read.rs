@@ -2,6 +2,7 @@
 
 use super::deadline::TargetView;
 use super::sql;
+use crate::command::Plan;
 use chrono::{DateTime, Utc};
 use headwater_events::actor::Caller;
 use headwater_events::codec::decode;
@@ -242,6 +243,29 @@ fn stages(
         }
         _ => None,
     }
+}
+
+/// What [`retry`] would do; none when no deployment is left to try.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn plan_retry(
+    pool: &PgPool,
+    domain: DomainId,
+    revision: Revision,
+) -> Result<Option<Plan>, sqlx::Error> {
+    let query = sqlx::query(sql::RETRYABLE).bind(domain.as_uuid()).bind(revision.get());
+    let (mut targets, mut diff) = (Vec::new(), Vec::new());
+    for row in query.fetch_all(pool).await? {
+        let (target, attempts): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
+        diff.push(json!({"path": format!("/targets/{target}/attempts"), "before": attempts, "after": 0}));
+        targets.push(target);
+    }
+    if targets.is_empty() {
+        return Ok(None);
+    }
+    let (warnings, guards) = (Vec::new(), Vec::new());
+    Ok(Some(Plan { changed: true, diff, warnings, guards, targets, if_match: None }))
 }
 
 /// Has the lagging deployments of an operation tried at once; gives how many there were.

@@ -104,11 +104,28 @@ pub(super) const FACTS: &str = "select e.position, e.at, e.type, e.schema, e.dat
      where e.domain_id = $1 and e.position > $2 and starts_with(e.type, 'deployment.') \
      order by e.position limit $3";
 
+/// $1 domain, $2 revision: deployments `d` on enabled targets `t` that have not verified it.
+macro_rules! lagging {
+    () => {
+        "t.cluster_id = d.cluster_id and t.enabled and d.domain_id = $1 \
+         and not exists (select from operations.verified v where v.domain_id = d.domain_id \
+                         and v.cluster_id = d.cluster_id and v.revision >= $2)"
+    };
+}
+
 /// $1 domain, $2 revision: deployments on enabled targets that have not verified it are tried at once.
-pub(super) const RETRY: &str = "update desired.deployments d set next_attempt_at = '-infinity', attempts = 0 \
-     from operations.targets t where t.cluster_id = d.cluster_id and t.enabled and d.domain_id = $1 \
-     and not exists (select from operations.verified v where v.domain_id = d.domain_id \
-                     and v.cluster_id = d.cluster_id and v.revision >= $2)";
+pub(super) const RETRY: &str = concat!(
+    "update desired.deployments d set next_attempt_at = '-infinity', attempts = 0 \
+     from operations.targets t where ",
+    lagging!()
+);
+
+/// $1 domain, $2 revision: name and attempts of each that [`RETRY`] would touch.
+pub(super) const RETRYABLE: &str = concat!(
+    "select t.name, d.attempts from desired.deployments d, operations.targets t where ",
+    lagging!(),
+    " order by t.name"
+);
 
 /// Every statement, for the test that prepares them.
 pub const ALL: &[&str] = &[
@@ -124,4 +141,5 @@ pub const ALL: &[&str] = &[
     COMMITTED,
     FACTS,
     RETRY,
+    RETRYABLE,
 ];

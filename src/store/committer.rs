@@ -218,7 +218,7 @@ impl Committer {
                 self.waiting.push_back(next);
             }
             let round = self.take();
-            metrics::histogram!("headwater_log_batch_commands").record(round.len() as f64);
+            metrics::histogram!("cdn_log_batch_commands").record(round.len() as f64);
             self.commit(round).await;
         }
     }
@@ -246,7 +246,10 @@ impl Committer {
         let mut again = 0;
         while !round.is_empty() {
             match self.attempt(&mut round).await {
-                Ok(Appended::Committed(_)) => return,
+                Ok(Appended::Committed(_)) => {
+                    metrics::histogram!("cdn_log_append_seconds").record(since.elapsed().as_secs_f64());
+                    return;
+                }
                 Ok(Appended::Again) if again < AGAIN_MAX_TIMES && since.elapsed() < UNAVAILABLE_AFTER => {
                     again += 1
                 }

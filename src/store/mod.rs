@@ -10,6 +10,7 @@ mod load;
 pub mod pool;
 pub mod raw;
 pub mod read;
+mod renew;
 pub(crate) mod row;
 mod sql;
 pub mod verify;
@@ -17,6 +18,7 @@ mod watchdog;
 
 pub use append::AppendError;
 pub use committer::{Committer, CommitterHandle};
+pub use renew::renew_log_id;
 
 /// The statements of this folder, for the test that prepares them.
 pub const STATEMENTS: &[&str] = sql::ALL;

@@ -121,6 +121,9 @@ pub(super) const OPERATION_TERMINAL: &str = "select exists (select from operatio
 pub(super) const LOG: &str =
     "select log_id, floor_position, (select coalesce(max(position), 0) from events) from log_meta";
 
+/// $1 the log's new identity.
+pub(super) const RENEW_LOG: &str = "update log_meta set log_id = $1 returning log_id";
+
 pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 
 /// $1 after, $2 how many.
@@ -230,6 +233,7 @@ pub const ALL: &[&str] = &[
     IDENTITY,
     OPERATION_TERMINAL,
     LOG,
+    RENEW_LOG,
     HEAD,
     PAGE,
     RAW_PAGE,

@@ -86,6 +86,16 @@ async fn a_server_is_set_up_served_and_stopped() {
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let ann = Secret::new(shown["token"].as_str().unwrap().to_owned());
     expect(run(&["admin", "create-token", "bob@example.test", "--name", "ci"]), 1);
+    // A restored log gets another identity, and keeps its events.
+    let reader = headwater::store::read::LogReader::new(database.pool().await);
+    let before = reader.meta().await.unwrap();
+    let renewed = expect(run(&["admin", "renew-log-id"]), 0);
+    let after = reader.meta().await.unwrap();
+    assert_eq!(renewed.trim_end(), after.log.to_string());
+    assert_ne!(before.log, after.log);
+    assert_eq!(before.head, after.head);
+    let renewed: Value = serde_json::from_str(&expect(run(&["admin", "renew-log-id", "--json"]), 0)).unwrap();
+    assert_eq!(renewed["log_id"], serde_json::json!(reader.meta().await.unwrap().log));
     let openapi = expect(run(&["openapi"]), 0);
     assert_eq!(serde_json::from_str::<Value>(&openapi).unwrap()["openapi"], "3.1.0");
 

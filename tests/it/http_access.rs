@@ -59,6 +59,24 @@ fn matrix() -> Vec<(&'static str, &'static str, Value, u16)> {
         ("get", "/api/dns-clusters/{id}", Value::Null, 403),
         ("post", "/api/dns-clusters/{id}/enable", Value::Null, 403),
         ("post", "/api/dns-clusters/{id}/disable", Value::Null, 403),
+        ("patch", "/api/dns-clusters/{id}", json!({"dns": "192.0.2.9:53"}), 403),
+        ("post", "/api/dns-clusters/{id}/test", Value::Null, 403),
+        ("post", "/api/deployments/{id}/adopt", Value::Null, 403),
+        ("post", "/api/deployments/{id}/discard", Value::Null, 403),
+        ("get", "/api/status", Value::Null, 403),
+        ("get", "/api/projections", Value::Null, 403),
+        ("post", "/api/projections/{name}/rebuild", Value::Null, 403),
+        ("post", "/api/projections/{name}/verify", Value::Null, 403),
+        ("get", "/api/events", Value::Null, 200),
+        // Without the wrong position these two would be answered without end.
+        ("get", "/api/events/stream?after=x", Value::Null, 400),
+        ("get", "/events/stream?after=x", Value::Null, 400),
+        ("get", "/api/audit", Value::Null, 200),
+        ("get", "/api/operations", Value::Null, 200),
+        ("get", "/api/operations/{id}", Value::Null, 404),
+        ("get", "/api/operations/{id}/timeline", Value::Null, 404),
+        ("post", "/api/operations/{id}/retry", Value::Null, 404),
+        ("post", "/api/operations/{id}/cancel", Value::Null, 404),
     ]
 }
 
@@ -109,7 +127,8 @@ async fn nobody_without_a_token_and_no_stranger_reaches_anything() {
     let mut left = described();
     assert!(left.remove(&open));
     for (method, path, body, status) in matrix() {
-        left.remove(&(method.to_owned(), path.to_owned()));
+        let route = path.split('?').next().unwrap_or(path);
+        left.remove(&(method.to_owned(), route.to_owned()));
         let filled = fill(path, &ids);
         let method: Method = method.to_uppercase().parse().unwrap();
         let nobody = Answer::of(api.request(method.clone(), &filled).send().await.unwrap()).await;

@@ -135,16 +135,25 @@ async fn a_target_that_is_away_is_listed_and_one_that_lags_is_named() {
     sqlx::query(push).execute(&world.app.pool).await.unwrap();
     let id = json!(outcome.operation);
     let url = format!("{}/api/operations/{}/retry", world.base, id.as_str().unwrap());
-    let answer = client().post(url).bearer_auth("system").send().await.unwrap();
+    let due = async || -> Vec<bool> {
+        let due = "select next_attempt_at <= now() from desired.deployments d join desired.clusters c \
+                   on c.id = d.cluster_id order by c.name";
+        sqlx::query_scalar(due).fetch_all(&world.app.pool).await.unwrap()
+    };
+    let planned = client().post(format!("{url}?dry_run=true")).bearer_auth("system").send().await.unwrap();
+    assert_eq!(planned.status(), StatusCode::OK);
+    let planned: Value = planned.json().await.unwrap();
+    assert_eq!((&planned["changed"], &planned["targets"]), (&json!(true), &json!(["dns-2"])));
+    let attempts = json!([{"path": "/targets/dns-2/attempts", "before": 9, "after": 0}]);
+    assert_eq!(planned["diff"], attempts);
+    assert_eq!(due().await, [false, false]);
+    let conditional = client().post(&url).header("If-Match", "\"1\"").bearer_auth("system").send().await;
+    assert_eq!(conditional.unwrap().status(), StatusCode::BAD_REQUEST);
+    let key = uuid::Uuid::now_v7().to_string();
+    let answer =
+        client().post(&url).header("Idempotency-Key", key).bearer_auth("system").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::ACCEPTED);
-    let due: Vec<bool> = sqlx::query_scalar(
-        "select next_attempt_at <= now() from desired.deployments d join desired.clusters c \
-         on c.id = d.cluster_id order by c.name",
-    )
-    .fetch_all(&world.app.pool)
-    .await
-    .unwrap();
-    assert_eq!(due, [false, true]);
+    assert_eq!(due().await, [false, true]);
     world.record(two, (domain, "example.test"), Seen::Acknowledged(fact(outcome.revision, None))).await;
     let settled =
         || async { world.json("system", &format!("/api/operations/{}", id.as_str().unwrap())).await };

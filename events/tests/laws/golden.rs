@@ -133,6 +133,15 @@ fn account_samples() -> Vec<Event> {
     ]
 }
 
+fn reached(dns: &str) -> ClusterSettings {
+    ClusterSettings {
+        database_url_file: "/etc/headwater/dns-1.url".into(),
+        dns: dns.into(),
+        front: None,
+        nameservers: vec![name("ns1.example.net")],
+    }
+}
+
 fn target_samples() -> Vec<Event> {
     let pause = |scope| DeploymentsPaused { scope, reason: "maintenance".into() };
     vec![
@@ -144,21 +153,8 @@ fn target_samples() -> Vec<Event> {
             nameservers: vec![name("ns1.example.net")],
             enabled: true,
         }),
+        Event::ClusterUpdated(Change { before: reached("192.0.2.1:53"), after: reached("192.0.2.3:53") }),
         Event::ClusterEnabled(Nothing {}),
-        Event::ClusterUpdated(Change {
-            before: ClusterSettings {
-                database_url_file: "/etc/headwater/dns-1".to_owned(),
-                dns: "192.0.2.53:53".to_owned(),
-                front: None,
-                nameservers: Vec::new(),
-            },
-            after: ClusterSettings {
-                database_url_file: "/etc/headwater/dns-1".to_owned(),
-                dns: "192.0.2.54:53".to_owned(),
-                front: Some("192.0.2.55:53".to_owned()),
-                nameservers: Vec::new(),
-            },
-        }),
         Event::ClusterDisabled(Nothing {}),
         Event::DeploymentRendered(fact(None)),
         Event::DeploymentRejected(fact(Some("CNAME and other data"))),

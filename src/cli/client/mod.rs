@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod deployment;
 pub mod domain;
 pub mod error;
+pub mod event_reference;
 pub mod events;
 pub mod http;
 pub mod list;
@@ -130,6 +131,9 @@ pub enum ClientCommand {
     /// Prints docs/CLI.md
     #[command(hide = true)]
     CliReference,
+    /// Prints docs/EVENTS.md
+    #[command(hide = true)]
+    EventsReference,
 }
 
 /// The API, and how to show what it says.
@@ -181,6 +185,9 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
     match command {
         ClientCommand::Completions { shell } => return reference::completions(shell, root()),
         ClientCommand::CliReference => return Ok(output::raw(reference::markdown(root()).as_bytes())?),
+        ClientCommand::EventsReference => {
+            return Ok(output::raw(event_reference::markdown()?.as_bytes())?);
+        }
         ClientCommand::Audit(audit::AuditCommand::Verify) => return audit::verify(global).await,
         _ => {}
     }
@@ -201,7 +208,9 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::User(command) => people::run_user(&console, command).await,
         ClientCommand::Me => people::me(&console).await,
         // Done above.
-        ClientCommand::Completions { .. } | ClientCommand::CliReference => Ok(()),
+        ClientCommand::Completions { .. } | ClientCommand::CliReference | ClientCommand::EventsReference => {
+            Ok(())
+        }
     }
 }
 

@@ -318,7 +318,7 @@ async fn serve(app: App, callers: Callers) -> String {
         }
     });
     let stop = app.stop.clone();
-    let router: Router = Router::new().merge(stream::routes()).nest("/api", api).layer(find).with_state(app);
+    let router: Router = api.split_for_parts().0.layer(find).with_state(app);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let listener = listener.tap_io(|stream| stall::watch(stream, STALL));

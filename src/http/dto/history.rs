@@ -1,0 +1,211 @@
+//! The shapes of the history: events, the audit trail, operations and their timelines. The answers are written
+//! elsewhere (an event's data is passed through as it was hashed); this is their description, and a test holds both
+//! together.
+#![allow(dead_code)] // a description is read by nobody at run time
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::Actor;
+
+/// An event: an immutable fact, in the envelope that all of them have.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Event {
+    /// Its place in the whole log: dense, in commit order.
+    position: i64,
+    /// Its id.
+    id: Uuid,
+    /// What happened: docs/EVENTS.md describes each type.
+    #[schema(example = "rrset.replaced")]
+    r#type: String,
+    /// The schema of `data`.
+    schema: i32,
+    /// The aggregate that it is a fact of.
+    stream: Stream,
+    /// The domain concerned.
+    domain: Option<String>,
+    /// The tenant concerned.
+    tenant: Option<Uuid>,
+    /// The stream's revision after the mutation.
+    revision: i64,
+    /// Its number within the mutation, from 0.
+    seq: i32,
+    /// When (RFC 3339, UTC, milliseconds).
+    at: String,
+    /// Who did it.
+    actor: Actor,
+    /// From where; shown to the tenant's own people for their own actors, and to administrators.
+    client: Option<Client>,
+    /// The request.
+    request_id: Uuid,
+    /// The operation that carries it out.
+    operation: Option<Uuid>,
+    /// `Change-Note`.
+    note: Option<String>,
+    /// The set of changes it belongs to, if several requests make one.
+    change: Option<Uuid>,
+    /// The position of the event that caused it, for what the control plane does by itself.
+    cause: Option<i64>,
+    /// The end of the stream's hash chain, in hex. It covers every field but the position.
+    hash: String,
+    /// What the type says.
+    #[schema(value_type = Object)]
+    data: Value,
+}
+
+/// A stream of events.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Stream {
+    /// `domain`, `tenant`, `user`, `dns_cluster`, `operation` or `platform`.
+    kind: String,
+    /// Which.
+    id: Uuid,
+}
+
+/// Where a request came from.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Client {
+    /// Its address.
+    ip: String,
+    /// Its `User-Agent`.
+    agent: String,
+}
+
+/// An event in the audit trail: the same, and who the actor is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditEvent {
+    #[serde(flatten)]
+    event: Event,
+    /// Who did it, with its name as it is known now.
+    actor: NamedActor,
+}
+
+/// Who did something, with its name.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NamedActor {
+    #[serde(flatten)]
+    actor: Actor,
+    /// Its name now; null when it is not known or not shown.
+    name: Option<String>,
+}
+
+/// The durable receipt of accepted work, and what became of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Operation {
+    /// Its id.
+    id: Uuid,
+    /// The type of the first event that it carries out.
+    kind: String,
+    /// `pending`, `running`, `succeeded`, `failed` or `cancelled`; the last three are final.
+    state: String,
+    /// The domain it is about.
+    domain: Option<String>,
+    /// The revision that it carries out.
+    revision: i64,
+    /// `interactive`, `runtime`, `certificate_purge` or `bulk_maintenance`.
+    lane: String,
+    /// How far it is.
+    progress: OperationProgress,
+    /// Where a long one goes on; null where nothing is kept.
+    #[schema(value_type = Option<Object>)]
+    checkpoint: Option<Value>,
+    /// Tries of the target that lags most.
+    attempts: i64,
+    /// When the next target is tried again.
+    next_attempt_at: Option<String>,
+    /// Its targets, counted.
+    targets: OperationTargets,
+    /// Targets that were out of service when it ended.
+    partial: Vec<OperationTarget>,
+    /// Whether exactly its own revision was ever verified on some target.
+    served: bool,
+    /// The operation of the newer revision with which this one ended.
+    superseded_by: Option<Uuid>,
+    /// Why it failed.
+    error: Option<OperationFault>,
+    /// When it was accepted.
+    created_at: String,
+    /// When it ended.
+    finished_at: Option<String>,
+}
+
+/// How far an operation is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationProgress {
+    /// What is done.
+    done: i64,
+    /// Of how many.
+    total: i64,
+    /// What is counted: `targets`.
+    unit: String,
+}
+
+/// The targets of an operation, counted.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationTargets {
+    /// All of them.
+    total: i64,
+    /// Those that hold it.
+    active: i64,
+    /// Those that are not reached.
+    unreachable: i64,
+}
+
+/// A target of an operation.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationTarget {
+    /// Which.
+    id: Uuid,
+    /// Its name.
+    name: Option<String>,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationFault {
+    /// Stable snake_case code.
+    code: String,
+    /// For people.
+    detail: String,
+    /// The target concerned, if it is one.
+    target: Option<Uuid>,
+}
+
+/// One hop of an operation on its way.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TimelineHop {
+    /// `committed`, `rendered`, `activated`, `verified` or `refused`.
+    stage: String,
+    /// The name of the target; null for the log.
+    target: Option<String>,
+    /// When.
+    at: String,
+    /// Milliseconds since the commit.
+    ms: i64,
+    /// The event that says so.
+    position: i64,
+}
+
+/// The hops of an operation, in the order of time. No page: there are a few for each target.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Timeline(Vec<TimelineHop>);
+
+/// What a mutation would do.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DryRun {
+    /// Whether anything would change.
+    changed: bool,
+    /// What would: path, before, after.
+    #[schema(value_type = Vec<Object>)]
+    diff: Vec<Value>,
+    /// What the caller may want to know.
+    warnings: Vec<String>,
+    /// Guards that stand in the way, or would be crossed by allowance.
+    guards: Vec<String>,
+    /// Names of the targets concerned.
+    targets: Vec<String>,
+    /// The entity tag with which exactly this is applied.
+    if_match: Option<String>,
+}
