@@ -2,6 +2,7 @@
 //! different.
 
 pub mod admin;
+#[allow(rustdoc::bare_urls)] // help texts are shown as they are
 pub mod client;
 pub mod init;
 pub mod sse;

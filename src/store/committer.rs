@@ -364,7 +364,8 @@ impl Committer {
                     back.push(waiting);
                 }
                 Verdict::Deferred => back.push(waiting),
-                Verdict::Answered(mut answer, last) => {
+                Verdict::Answered(answer, last) => {
+                    let mut answer = *answer;
                     if let (Ok(outcome), Some(last)) = (&mut answer, last) {
                         let last = i64::try_from(last).unwrap_or(0);
                         outcome.position = Some(Position::new(first.get() + last));

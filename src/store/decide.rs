@@ -30,7 +30,11 @@ pub(super) enum Verdict {
     /// The batch is full: next time.
     Deferred,
     /// It is answered; if it wrote, its last event has this index in the batch.
-    Answered(Result<Outcome, SubmitError>, Option<usize>),
+    Answered(Box<Result<Outcome, SubmitError>>, Option<usize>),
+}
+
+fn answered(answer: Result<Outcome, SubmitError>, last: Option<usize>) -> Verdict {
+    Verdict::Answered(Box::new(answer), last)
 }
 
 /// Decides a batch.
@@ -57,17 +61,17 @@ impl<'a> Decider<'a> {
             return Verdict::Deferred;
         }
         if let Some(answer) = self.replay(request) {
-            return Verdict::Answered(answer, None);
+            return answered(answer, None);
         }
         let decided = match self.decide(index, request) {
             Ok(decided) => decided,
-            Err(reject) => return Verdict::Answered(Err(reject.into()), None),
+            Err(reject) => return answered(Err(reject.into()), None),
         };
         match decided {
             Decided::Unchanged { revision } => {
                 let outcome = self.outcome(request, false, revision, None, Vec::new());
                 self.receipt(request, &outcome);
-                Verdict::Answered(Ok(outcome), None)
+                answered(Ok(outcome), None)
             }
             Decided::Changed(decision) => self.changed(index, request, decision),
         }
@@ -195,13 +199,13 @@ impl<'a> Decider<'a> {
             || self.bytes >= BATCH_MAX_BYTES;
         let provenance = self.provenance(request);
         if let Err(error) = self.seal(&decision, &provenance) {
-            return Verdict::Answered(Err(SubmitError::Unavailable(error.to_string())), None);
+            return answered(Err(SubmitError::Unavailable(error.to_string())), None);
         }
         self.evolve(index, request, &decision);
         let outcome =
             self.outcome(request, true, decision.revision, Some(&decision), decision.warnings.clone());
         self.receipt(request, &outcome);
-        Verdict::Answered(Ok(outcome), Some(self.batch.events.len() - 1))
+        answered(Ok(outcome), Some(self.batch.events.len() - 1))
     }
 
     fn seal(&mut self, decision: &Decision, provenance: &Provenance) -> serde_json::Result<()> {

@@ -183,7 +183,7 @@ mod killed {
 
     /// Runs a projector, sometimes a second one beside it, until it is killed at a point; whether it was.
     fn kill_one(url: &str, n: usize) -> bool {
-        let point = if n % 2 == 0 { "project.before_commit" } else { "project.after_commit" };
+        let point = if n.is_multiple_of(2) { "project.before_commit" } else { "project.after_commit" };
         let spawn = || {
             Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "audit::killed::projector_child", "--nocapture"])
@@ -196,7 +196,7 @@ mod killed {
                 .unwrap()
         };
         let mut child = spawn();
-        let mut beside = (n % 5 == 0).then(spawn);
+        let mut beside = (n.is_multiple_of(5)).then(spawn);
         let killed = child.wait().unwrap().signal() == Some(9);
         if let Some(beside) = &mut beside {
             // It may have been killed at its own point already.

@@ -191,7 +191,7 @@ async fn torture_a_killed_server_loses_nothing_acknowledged() {
                 server.kill().await.unwrap();
             } else {
                 let pid = server.id().unwrap().pid();
-                kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGQUIT).unwrap();
+                kill(Pid::from_raw(pid), Signal::SIGQUIT).unwrap();
             }
             server.restart().await.unwrap();
         };

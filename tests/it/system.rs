@@ -296,7 +296,7 @@ async fn a_killed_demo_comes_up_with_the_same_data_and_token() {
     assert_eq!((status, &body["records"]), (200, &json!(["192.0.2.1"])), "{body}");
     let dns = demo.facts()["dns"].as_str().unwrap().parse().unwrap();
     let ask = || probe::dns(dns, "stays.faults.example", Rtype::A, Duration::from_secs(2));
-    eventually("dnsdist answers", ask, |answer| {
+    let _answer = eventually("dnsdist answers", ask, |answer| {
         answer.as_ref().is_ok_and(|answer| answer.is_exactly("192.0.2.1"))
     })
     .await;

@@ -1,7 +1,7 @@
 //! What is wrong with a DNS value, for people and for programs.
 //!
 //! A code never changes its spelling: scripts match on it. A detail says what to write instead, and shows input
-//! only through [`shown`], which bounds it and escapes what could forge a log line.
+//! only through `shown`, which bounds it and escapes what could forge a log line.
 
 use std::fmt;
 

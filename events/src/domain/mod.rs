@@ -1,5 +1,5 @@
-//! The domain aggregate: what a caller may ask of it ([`command`]), what a
-//! decision reads of it ([`state`]), and the decision itself ([`decide`]).
+//! The domain aggregate: what a caller may ask of it (`command`), what a
+//! decision reads of it (`state`), and the decision itself (`decide`).
 
 mod command;
 mod create;
