@@ -166,7 +166,8 @@ pub(super) const PING: &str = "select 1";
 
 /// The newest position and each projection's cursor.
 pub(super) const CURSORS: &str = "select c.name, c.position, c.state, c.last_error, \
-     (select coalesce(max(position), 0) from events) from projection_cursors c order by c.name";
+     (select coalesce(max(position), 0) from events) from projection_cursors c \
+     where c.name <> 'desired' order by c.name";
 
 /// Every target with what waits for it.
 pub(super) const TARGET_STATUS: &str = "select c.id, c.name, c.enabled, \

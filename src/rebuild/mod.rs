@@ -195,5 +195,20 @@ pub async fn list(pool: &PgPool) -> Result<Vec<Standing>, RebuildError> {
             last_error: row.try_get(5)?,
         });
     }
+    if let Some(powerdns) = standings.iter_mut().find(|standing| standing.name == "powerdns") {
+        match sqlx::query_as::<_, (i64, i64)>(sql::POWERDNS_STANDING).fetch_one(pool).await {
+            Ok((position, head)) => {
+                (powerdns.position, powerdns.lag) = (Position::new(position), head - position)
+            }
+            // It is told from `desired`, which may be being rebuilt.
+            Err(error) if is_absent(&error) => "waiting".clone_into(&mut powerdns.state),
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(standings)
+}
+
+/// Whether a table or schema is not there.
+fn is_absent(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == "42P01" || code == "3F000")
 }

@@ -20,6 +20,13 @@ pub(super) const STANDINGS: &str = "select n.name, coalesce(c.version, 1), \
      cross join (select coalesce(max(position), 0) as head from events) h \
      left join projection_cursors c on c.name = n.name order by n.place";
 
+/// How far `powerdns` is: up to the oldest change that some enabled target lacks. With the head.
+pub(super) const POWERDNS_STANDING: &str = "select coalesce(min(e.position) - 1, h.head), h.head \
+     from (select coalesce(max(position), 0) as head from events) h left join ( \
+         select p.domain_id, p.active_revision from desired.deployments p join desired.clusters k on k.id = p.cluster_id \
+         where k.enabled and p.desired_revision <> p.active_revision order by p.desired_at limit 100) w on true \
+     left join events e on e.stream_id = w.domain_id and e.revision = w.active_revision + 1 group by h.head";
+
 /// One rebuild or verification at a time, until the connection ends.
 pub(super) const CLAIM: &str = "select pg_try_advisory_lock(7002)";
 
@@ -54,7 +61,7 @@ pub(super) const CHECK_SOON: &str = "update desired.deployments set checked_at =
      where domain_id in (select id from desired.domains where name = any($1) and current)";
 
 pub(super) const ALL: &[&str] =
-    &[CHECK_SOON, STANDINGS, CLAIM, CLOSE_GATE, HEAD, DOMAIN, DEPLOYMENTS, RECORD];
+    &[CHECK_SOON, STANDINGS, POWERDNS_STANDING, CLAIM, CLOSE_GATE, HEAD, DOMAIN, DEPLOYMENTS, RECORD];
 
 /// A table of `desired`: its name, its key, and the columns that are not told by the log.
 pub(super) struct Table {
