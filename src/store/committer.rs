@@ -4,8 +4,9 @@
 
 use super::append::{self, AppendError, Appended};
 use super::batch::Batch;
-use super::decide::{Decider, Verdict};
+use super::decide::{BATCH_MAX_EVENTS, Decider, Verdict};
 use super::head::Head;
+use super::turn::{Size, select};
 use super::{load, pool, watchdog};
 use crate::clock::Clock;
 use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitError};
@@ -26,12 +27,13 @@ use uuid::Uuid;
 
 /// Commands that may wait for the committer; the next is told to come again.
 pub const QUEUE_MAX_COMMANDS: usize = 2_048;
-/// Commands of one batch, at most.
-pub const BATCH_MAX_COMMANDS: usize = 256;
 /// How often a batch is read and decided anew because something moved.
 const AGAIN_MAX_TIMES: u32 = 20;
 /// How long a batch is tried while the database does not answer.
 const UNAVAILABLE_AFTER: Duration = Duration::from_secs(20);
+/// How long a command waits for a stream that another process holds: longer than
+/// the watchdog takes to free it.
+const MISSED_AFTER: Duration = watchdog::STREAMS_HELD_MAX.saturating_add(Duration::from_secs(10));
 /// Pause between two tries to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -43,6 +45,20 @@ struct Waiting {
     since: tokio::time::Instant,
     misses: u32,
     alone: bool,
+}
+
+impl Waiting {
+    fn size(&self) -> Size {
+        match &self.request.command {
+            command if self.alone || stands_alone(command) => Size::Alone,
+            Command::Domain { command: DomainCommand::ChangeRrsets(changes), .. }
+                if changes.len() > BATCH_MAX_EVENTS =>
+            {
+                Size::Big
+            }
+            _ => Size::Small,
+        }
+    }
 }
 
 /// Hands requests to the committer.
@@ -165,6 +181,7 @@ fn stopping() -> SubmitError {
 pub struct Committer {
     queue: mpsc::Receiver<Waiting>,
     waiting: VecDeque<Waiting>,
+    owed: usize,
     options: PgConnectOptions,
     connection: Option<PgConnection>,
     head: Head,
@@ -191,6 +208,7 @@ impl Committer {
         let committer = Self {
             queue,
             waiting: VecDeque::new(),
+            owed: 0,
             options,
             connection: None,
             head: head.clone(),
@@ -213,7 +231,8 @@ impl Committer {
                 let Some(next) = next else { return };
                 self.waiting.push_back(next);
             }
-            while self.waiting.len() < BATCH_MAX_COMMANDS {
+            // As many as may queue: the small ones behind the big ones must be seen.
+            while self.waiting.len() < QUEUE_MAX_COMMANDS {
                 let Ok(next) = self.queue.try_recv() else { break };
                 self.waiting.push_back(next);
             }
@@ -223,20 +242,14 @@ impl Committer {
         }
     }
 
-    /// The next batch: from the front, as long as the commands may stand together.
+    /// The next batch, by [`select`].
     fn take(&mut self) -> Vec<Waiting> {
-        let mut round: Vec<Waiting> = Vec::new();
-        while round.len() < BATCH_MAX_COMMANDS {
-            let Some(front) = self.waiting.front() else { break };
-            let alone = front.alone || stands_alone(&front.request.command);
-            if alone && !round.is_empty() {
-                break;
-            }
-            round.extend(self.waiting.pop_front());
-            if alone {
-                break;
-            }
-        }
+        let sizes: Vec<Size> = self.waiting.iter().map(Waiting::size).collect();
+        let chosen = select(&sizes, &mut self.owed);
+        // From the back, so that the indices before stay what they are.
+        let mut round: Vec<Waiting> =
+            chosen.into_iter().rev().filter_map(|index| self.waiting.remove(index)).collect();
+        round.reverse();
         round
     }
 
@@ -356,7 +369,7 @@ impl Committer {
         let mut back = Vec::new();
         for (mut waiting, verdict) in round.into_iter().zip(verdicts) {
             match verdict {
-                Verdict::Missed if waiting.since.elapsed() > UNAVAILABLE_AFTER => {
+                Verdict::Missed if waiting.since.elapsed() > MISSED_AFTER => {
                     refuse(vec![waiting], "another process holds the stream and does not let go");
                 }
                 Verdict::Missed => {

@@ -9,12 +9,13 @@ use headwater_events::admin;
 use headwater_events::domain::{
     self, Context, CreateDomain, Decided, Decision, DomainState, DomainView, Limits, NameView,
 };
-use headwater_events::envelope::{ClientDigest, Provenance};
+use headwater_events::envelope::{ClientDigest, NewEvent, Provenance, Sealed};
 use headwater_events::event::Event;
-use headwater_events::ids::{EventId, Revision};
+use headwater_events::ids::{EventId, OperationId, Revision, StreamRef};
 use headwater_events::reject::Reject;
 use headwater_events::time::Timestamp;
 use serde_json::json;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// Events of one batch, at most; a bigger command goes alone.
@@ -150,7 +151,7 @@ impl<'a> Decider<'a> {
         request: &Request,
         changed: bool,
         revision: Revision,
-        decision: Option<&Decision>,
+        operation: Option<OperationId>,
         warnings: Vec<String>,
     ) -> Outcome {
         let (stream, domain) = match &request.command {
@@ -161,7 +162,6 @@ impl<'a> Decider<'a> {
             }
             Command::Admin { command, .. } => (command.stream().id, None),
         };
-        let operation = decision.and_then(|decision| decision.operation);
         Outcome { changed, revision, operation, stream, domain, warnings, position: None, replayed: false }
     }
 
@@ -185,62 +185,86 @@ impl<'a> Decider<'a> {
     }
 
     fn changed(&mut self, index: usize, request: &Request, decision: Decision) -> Verdict {
-        let bytes: usize =
-            decision.events.iter().filter_map(|new| new.event.to_json().ok()).map(|text| text.len()).sum();
-        let fits = self.batch.events.is_empty()
-            || (self.batch.events.len() + decision.events.len() <= BATCH_MAX_EVENTS
-                && self.bytes + bytes <= BATCH_MAX_BYTES);
-        if !fits {
+        let (count, empty) = (decision.events.len(), self.batch.events.is_empty());
+        if !empty && self.batch.events.len() + count > BATCH_MAX_EVENTS {
+            self.full = true;
+            return Verdict::Deferred;
+        }
+        let (client, provenance) = provenance(request);
+        let Decision { events, revision, operation, warnings, .. } = decision;
+        let (sealed, heads) = match self.seal(events, revision, &provenance) {
+            Ok(sealed) => sealed,
+            Err(error) => return answered(Err(SubmitError::Unavailable(error.to_string())), None),
+        };
+        let bytes: usize = sealed.iter().map(|event| event.data.len()).sum();
+        if !empty && self.bytes + bytes > BATCH_MAX_BYTES {
             self.full = true;
             return Verdict::Deferred;
         }
         self.bytes += bytes;
-        self.full = self.batch.events.len() + decision.events.len() >= BATCH_MAX_EVENTS
-            || self.bytes >= BATCH_MAX_BYTES;
-        let provenance = self.provenance(request);
-        if let Err(error) = self.seal(&decision, &provenance) {
-            return answered(Err(SubmitError::Unavailable(error.to_string())), None);
+        if let Some(client) = client {
+            self.batch.clients.entry(client.digest).or_insert(client);
         }
-        self.evolve(index, request, &decision);
-        let outcome =
-            self.outcome(request, true, decision.revision, Some(&decision), decision.warnings.clone());
+        self.evolve(index, request, &sealed);
+        for (stream, head) in heads {
+            self.loaded.heads.insert(stream, head.clone());
+            self.batch.streams.insert(stream, head);
+        }
+        for event in sealed {
+            self.batch.push(event);
+        }
+        self.full = self.batch.events.len() >= BATCH_MAX_EVENTS || self.bytes >= BATCH_MAX_BYTES;
+        let outcome = self.outcome(request, true, revision, operation, warnings);
         self.receipt(request, &outcome);
         answered(Ok(outcome), Some(self.batch.events.len() - 1))
     }
 
-    fn seal(&mut self, decision: &Decision, provenance: &Provenance) -> serde_json::Result<()> {
-        for (seq, new) in (0_i32..).zip(&decision.events) {
-            let head = self.batch.streams.entry(new.stream.id).or_insert_with(|| {
-                let known = self.loaded.heads.get(&new.stream.id);
-                StreamHead {
-                    kind: new.stream.kind,
-                    read: known.map_or(Revision::ZERO, |head| head.read),
-                    revision: known.map_or(Revision::ZERO, |head| head.revision),
-                    hash: known.and_then(|head| head.hash),
-                }
-            });
+    /// Seals the events of one decision, each written as JSON once. Nothing is kept: they may not fit.
+    fn seal(
+        &self,
+        events: Vec<NewEvent>,
+        revision: Revision,
+        provenance: &Provenance,
+    ) -> serde_json::Result<(Vec<Sealed>, BTreeMap<Uuid, StreamHead>)> {
+        let mut heads: BTreeMap<Uuid, StreamHead> = BTreeMap::new();
+        let mut all = Vec::with_capacity(events.len());
+        for (seq, new) in (0_i32..).zip(events) {
+            let stream = new.stream;
+            let head = heads.entry(stream.id).or_insert_with(|| self.head(stream));
             let id = EventId::from_uuid(Uuid::now_v7());
-            let sealed =
-                new.clone().seal(id, decision.revision, seq, self.now, provenance, head.hash.as_ref())?;
-            head.revision = decision.revision;
+            let sealed = new.seal(id, revision, seq, self.now, provenance, head.hash.as_ref())?;
+            head.revision = revision;
             head.hash = Some(sealed.hash);
-            self.loaded.heads.insert(new.stream.id, head.clone());
-            self.batch.push(sealed);
+            all.push(sealed);
         }
-        Ok(())
+        Ok((all, heads))
     }
 
-    /// Takes the decision into the overlay, so that the next request sees it.
-    fn evolve(&mut self, index: usize, request: &Request, decision: &Decision) {
+    /// The head of a stream as the batch has it by now.
+    fn head(&self, stream: StreamRef) -> StreamHead {
+        if let Some(head) = self.batch.streams.get(&stream.id) {
+            return head.clone();
+        }
+        let known = self.loaded.heads.get(&stream.id);
+        StreamHead {
+            kind: stream.kind,
+            read: known.map_or(Revision::ZERO, |head| head.read),
+            revision: known.map_or(Revision::ZERO, |head| head.revision),
+            hash: known.and_then(|head| head.hash),
+        }
+    }
+
+    /// Takes what was decided into the overlay, so that the next request sees it.
+    fn evolve(&mut self, index: usize, request: &Request, events: &[Sealed]) {
         match &request.command {
             Command::Domain { name, .. } => {
                 if let Some(view) = self.loaded.domains.get_mut(name) {
-                    for new in &decision.events {
-                        view.evolve(&new.event, decision.revision, self.now);
+                    for sealed in events {
+                        view.evolve(&sealed.new.event, sealed.revision, self.now);
                     }
                 }
             }
-            Command::CreateDomain(create) => self.created(create, decision),
+            Command::CreateDomain(create) => self.created(create, events),
             Command::Admin { command, aside } => {
                 if let Some((ns, name)) = claimed(command, aside) {
                     let holder = command.stream().id;
@@ -260,8 +284,10 @@ impl<'a> Decider<'a> {
         }
     }
 
-    fn created(&mut self, create: &CreateDomain, decision: &Decision) {
-        let Some(Event::DomainCreated(event)) = decision.events.first().map(|new| &new.event) else { return };
+    fn created(&mut self, create: &CreateDomain, events: &[Sealed]) {
+        let Some(Event::DomainCreated(event)) = events.first().map(|sealed| &sealed.new.event) else {
+            return;
+        };
         let state = DomainState::created(create.id, event, self.now);
         let read = self.loaded.names.get(&create.name).and_then(|view| view.holder.as_ref());
         self.batch.claims.push(Claim {
@@ -280,31 +306,31 @@ impl<'a> Decider<'a> {
         // What was loaded of the name's earlier holder no longer answers to it.
         self.loaded.domains.insert(create.name.clone(), DomainView::bare(state));
     }
+}
 
-    fn provenance(&mut self, request: &Request) -> Provenance {
-        let meta = &request.meta;
-        let client = meta.client.as_ref().map(|client| {
-            // The salt makes the digest say nothing once the row is erased. It is
-            // drawn per actor and client, so that a busy client has one row.
-            let salt: [u8; 16] = salt(&request.caller.actor.id, client);
-            let mut hasher = blake3::Hasher::new();
-            for part in [salt.as_slice(), client.ip.as_bytes(), b"\n", client.agent.as_bytes()] {
-                hasher.update(part);
-            }
-            let digest: ClientDigest = *hasher.finalize().as_bytes();
-            let (ip, agent) = (client.ip.clone(), client.agent.clone());
-            self.batch.clients.entry(digest).or_insert(SaltedClient { digest, salt, ip, agent });
-            digest
-        });
-        Provenance {
-            actor: request.caller.actor,
-            client,
-            request: meta.request,
-            note: meta.note.clone(),
-            change: meta.change,
-            cause: meta.cause,
+/// Who asks, from where and why; the client's digest stands in for its row.
+fn provenance(request: &Request) -> (Option<SaltedClient>, Provenance) {
+    let meta = &request.meta;
+    let client = meta.client.as_ref().map(|client| {
+        // The salt makes the digest say nothing once the row is erased. It is
+        // drawn per actor and client, so that a busy client has one row.
+        let salt: [u8; 16] = salt(&request.caller.actor.id, client);
+        let mut hasher = blake3::Hasher::new();
+        for part in [salt.as_slice(), client.ip.as_bytes(), b"\n", client.agent.as_bytes()] {
+            hasher.update(part);
         }
-    }
+        let digest: ClientDigest = *hasher.finalize().as_bytes();
+        SaltedClient { digest, salt, ip: client.ip.clone(), agent: client.agent.clone() }
+    });
+    let provenance = Provenance {
+        actor: request.caller.actor,
+        client: client.as_ref().map(|client| client.digest),
+        request: meta.request,
+        note: meta.note.clone(),
+        change: meta.change,
+        cause: meta.cause,
+    };
+    (client, provenance)
 }
 
 /// A salt that is random per process, and the same for one actor and client.

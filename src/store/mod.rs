@@ -13,6 +13,7 @@ pub mod read;
 mod renew;
 pub(crate) mod row;
 mod sql;
+mod turn;
 pub mod verify;
 mod watchdog;
 

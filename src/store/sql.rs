@@ -191,11 +191,14 @@ pub(super) const POSITIONS: &str =
 /// $1 digests.
 pub(super) const CLIENTS: &str = "select digest, ip, agent from clients where digest = any($1)";
 
-/// Ends a backend that has held the tail of the log for longer than $1 seconds.
-pub(super) const FREE_TAIL: &str = "select pg_terminate_backend(a.pid) from pg_locks l join pg_stat_activity a on a.pid = l.pid \
+/// Who holds the tail of the log: the backend and the call that it is in.
+pub(super) const TAIL_HOLDER: &str = "select a.pid, a.query_start from pg_locks l join pg_stat_activity a on a.pid = l.pid \
      where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database()) \
-     and l.classid = 0 and l.objid = 7001 and l.objsubid = 1 and l.granted \
-     and a.query_start < clock_timestamp() - make_interval(secs => $1)";
+     and l.classid = 0 and l.objid = 7001 and l.objsubid = 1 and l.granted and a.query_start is not null";
+
+/// $1 backend, $2 beginning of its call: ends it if it is still in it.
+pub(super) const FREE_TAIL: &str =
+    "select pg_terminate_backend(a.pid) from pg_stat_activity a where a.pid = $1 and a.query_start = $2";
 
 /// Ends a backend that holds streams while its client has not moved for longer than $1 seconds: a
 /// stopped process must not keep others from its streams.
@@ -245,6 +248,7 @@ pub const ALL: &[&str] = &[
     CHAIN_ENDS,
     POSITIONS,
     CLIENTS,
+    TAIL_HOLDER,
     FREE_TAIL,
     FREE_STREAMS,
     APPEND,

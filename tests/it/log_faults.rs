@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use headwater::command::{Command, Meta, SubmitError};
-use headwater::store::CommitterHandle;
 use headwater::store::read::{LogReader, ReadError};
+use headwater::store::{CommitterHandle, pool};
 use headwater_events::actor::Caller;
 use headwater_events::domain::{DomainCommand, Precondition, RrsetChange};
 use headwater_events::ids::{Position, Revision, TenantId, UserId};
 use headwater_events::reject::Reject;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
 use uuid::Uuid;
 
@@ -56,9 +57,9 @@ async fn order(log: &Log, events: usize) -> Result<Duration, String> {
     join_all(zones.iter().map(|zone| log.domain(zone))).await;
     let (red, done) = (Red::default(), Arc::new(AtomicBool::new(false)));
     let start = log.reader.meta().await.unwrap().head;
-    let tailers: Vec<_> = (0..TAILERS)
-        .map(|_| tokio::spawn(tail(log.reader.clone(), start, red.clone(), done.clone())))
-        .collect();
+    let reader = tailers_reader(log).await;
+    let tailers: Vec<_> =
+        (0..TAILERS).map(|_| tokio::spawn(tail(reader.clone(), start, red.clone(), done.clone()))).collect();
     let replicas = [log.replica(), log.replica()];
     let since = Instant::now();
     let rounds = events.div_ceil(WRITERS * RRSETS_PER_COMMAND);
@@ -91,6 +92,13 @@ async fn order(log: &Log, events: usize) -> Result<Duration, String> {
     if head == expected { Ok(took) } else { Err(format!("{head} events where {expected} were written")) }
 }
 
+/// The tailers ask without a pause: a connection for each, so that nobody waits for another's.
+async fn tailers_reader(log: &Log) -> LogReader {
+    let options = PgPoolOptions::new().max_connections(u32::try_from(TAILERS).unwrap());
+    let options = options.acquire_timeout(POOL_PATIENCE);
+    LogReader::new(options.connect_with(pool::options(&log.url).unwrap()).await.unwrap())
+}
+
 /// Reads from its cursor on until the writers are done and nothing is left. A page that is not dense is a violation.
 async fn tail(reader: LogReader, start: Position, red: Red, done: Arc<AtomicBool>) -> i64 {
     let mut cursor = start;
@@ -103,6 +111,8 @@ async fn tail(reader: LogReader, start: Position, red: Red, done: Arc<AtomicBool
                 None => tokio::task::yield_now().await,
             },
             Err(error @ ReadError::Hole { .. }) => red.raise(format!("a reader saw: {error}")),
+            // The machine is busy: that says nothing of the log.
+            Err(ReadError::Database(sqlx::Error::PoolTimedOut)) => tokio::task::yield_now().await,
             Err(ReadError::Database(error)) => panic!("a reader was not answered: {error}"),
         }
     }

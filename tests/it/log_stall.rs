@@ -187,7 +187,7 @@ async fn a_backend_that_hangs_at_the_tail_is_ended() {
     let (other, freed) = tokio::join!(other, freed);
     println!("the tail was free after {freed:?}, another writer was answered after {:?}", since.elapsed());
     assert!(other.is_ok(), "{other:?}");
-    assert!(freed < Duration::from_secs(7), "{freed:?}");
+    assert!(freed < Duration::from_secs(8), "{freed:?}");
     assert!(stalled.await.unwrap().is_ok(), "its batch is appended by another try");
     log.assert_sound().await;
 }

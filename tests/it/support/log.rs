@@ -26,7 +26,8 @@ use super::TestDb;
 /// Connections of one test's pool.
 const POOL_MAX_CONNECTIONS: u32 = 12;
 
-const POOL_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for one of them: the machine may be busy with other tests.
+pub const POOL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bounds that no test meets by accident.
 pub const LIMITS: Limits = Limits {
