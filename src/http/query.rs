@@ -50,7 +50,7 @@ impl Pairs {
             }
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             match (decode(key), decode(value)) {
-                (Some(key), Some(value)) => pairs.push((key, value)),
+                (Some(key), Some(value)) => pairs.push(clean(key, value)?),
                 _ => return Err(Problem::malformed("the query is not percent-encoded UTF-8")),
             }
         }
@@ -124,6 +124,20 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
         pairs.finish()?;
         Ok(Self(read))
     }
+}
+
+/// A pair without control characters: none of them is ever looked for, and the database holds no U+0000.
+///
+/// # Errors
+/// 400 that names the key.
+pub fn clean(key: String, value: String) -> Result<(String, String), Problem> {
+    if key.chars().chain(value.chars()).any(char::is_control) {
+        let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
+        return Err(Problem::malformed(format!(
+            "the query key {shown} holds a control character: leave it out"
+        )));
+    }
+    Ok((key, value))
 }
 
 /// Percent-decoding of forms: `+` is a space. None when the octets are not UTF-8 or an escape is cut off.
