@@ -142,3 +142,36 @@ pub(super) fn options(file: &Path) -> Result<PgConnectOptions, DeployError> {
         ("idle_in_transaction_session_timeout", "30s"),
     ]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_url_no_answer_and_no_schema_are_told_apart() {
+        let rows = [
+            ("postgres", "holds no PostgreSQL URL"),
+            ("host:5432", "holds no PostgreSQL URL"),
+            ("http://127.0.0.1/x", "holds no PostgreSQL URL"),
+            ("postgres://u@127.0.0.1:1/x", "it does not answer"),
+        ];
+        for (url, told) in rows {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), url).unwrap();
+            let row = ClusterRow {
+                id: ClusterId::from_uuid(uuid::Uuid::now_v7()),
+                name: "dns-1".to_owned(),
+                database_url_file: file.path().to_owned(),
+                dns: SocketAddr::from(([127, 0, 0, 1], 1)),
+                front: None,
+                enabled: true,
+            };
+            let answer = match Target::open(row) {
+                Ok(target) => target.ensure_schema().await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.unwrap_err().to_string();
+            assert!(answer.contains(told) && !answer.contains("schema"), "{url}: {answer}");
+        }
+    }
+}

@@ -277,6 +277,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn nuls_are_found_everywhere() {
+        let mut faults = Vec::new();
+        nuls(&json!({"a": ["x", "\0"], "b/c": {"d": "x\0"}, "e\0": 1, "f": "\n"}), "", &mut faults);
+        let told: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(told, ["/a/1", "/b~1c/d", "/e\\0"]);
+    }
+
+    #[test]
     fn every_fault_is_told_at_once() {
         let mut fields = Fields::new(json!({"a": 1, "b": [1, "x"], "c/d": true, "n": null}), "/changes/0");
         assert_eq!(fields.text("a"), None);

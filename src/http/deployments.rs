@@ -24,7 +24,7 @@ use super::query::{FromQuery, NoQuery, Pairs};
 use super::{Problem, page};
 use crate::app::App;
 use crate::command::{Command, Plan};
-use crate::deploy::{self, DecideError, Target};
+use crate::deploy::{self, ClusterRow, DecideError, Target};
 use crate::query::deployments::{self, DeploymentFilter};
 use crate::query::domains;
 
@@ -127,29 +127,33 @@ async fn resume(State(app): State<App>, mutation: Mutation<Pause>) -> Result<Res
 }
 
 /// Which deployment: `<domain>@<id of the target>`.
-async fn named(app: &App, id: &str) -> Result<(DomainName, Target), Problem> {
+async fn named(app: &App, id: &str) -> Result<(DomainName, ClusterRow), Problem> {
     let missing = || Problem::not_found(format!("deployment {id} (write <domain>@<id of the target>)"));
     let (name, target) = id.rsplit_once('@').ok_or_else(missing)?;
     let name = DomainName::parse(name).map_err(|_| missing())?;
     let target: ClusterId = target.parse().map_err(|_| missing())?;
     let known = deploy::clusters(&app.pool).await.map_err(|error| Problem::unavailable(error.to_string()))?;
     let cluster = known.into_iter().find(|cluster| cluster.id == target).ok_or_else(missing)?;
-    let target = Target::open(cluster).map_err(|error| Problem::unavailable(error.to_string()))?;
-    Ok((name, target))
+    Ok((name, cluster))
+}
+
+/// Connections to it, once something is to be done there.
+fn reached(cluster: ClusterRow) -> Result<Target, Problem> {
+    Target::open(cluster).map_err(|error| Problem::unavailable(error.to_string()))
 }
 
 /// Whether there is something to decide: the target holds what this log does not know.
-async fn is_ahead(app: &App, name: &DomainName, target: &Target) -> Result<bool, Problem> {
+async fn is_ahead(app: &App, name: &DomainName, cluster: &ClusterRow) -> Result<bool, Problem> {
     let missing = || Problem::not_found(format!("domain {name}"));
     let domain = domains::by_name(&app.pool, name).await?.ok_or_else(missing)?;
     let found = deployments::of_domain(&app.pool, domain.state.id).await?;
-    Ok(found.iter().any(|one| one.cluster == target.cluster.id && one.state == "ahead"))
+    Ok(found.iter().any(|one| one.cluster == cluster.id && one.state == "ahead"))
 }
 
 /// What a decision would do.
-fn plan(ahead: bool, target: &Target, told: &str) -> Response {
+fn plan(ahead: bool, cluster: &ClusterRow, told: &str) -> Response {
     let warning = if ahead { told } else { "the target holds nothing that this log does not know" };
-    let targets = if ahead { vec![target.cluster.name.clone()] } else { Vec::new() };
+    let targets = if ahead { vec![cluster.name.clone()] } else { Vec::new() };
     let warnings = vec![warning.to_owned()];
     let (diff, guards) = (Vec::new(), Vec::new());
     Submitted::Plan(Plan { changed: ahead, diff, warnings, guards, targets, if_match: None }).into_response()
@@ -176,17 +180,17 @@ async fn adopt(
 ) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
     mutation.refuse_conditions()?;
-    let (name, target) = named(&app, &id).await?;
-    let ahead = is_ahead(&app, &name, &target).await?;
+    let (name, cluster) = named(&app, &id).await?;
+    let ahead = is_ahead(&app, &name, &cluster).await?;
     if mutation.is_dry_run() {
         return Ok(plan(
             ahead,
-            &target,
+            &cluster,
             "the serial rises above the one that the target serves, and the next revision is written there",
         ));
     }
     if ahead {
-        deploy::adopt(&app, &target, &name, mutation.auth.caller.clone(), mutation.meta()).await?;
+        deploy::adopt(&app, &reached(cluster)?, &name, mutation.auth.caller.clone(), mutation.meta()).await?;
     }
     Ok(Json(serde_json::json!({"changed": ahead, "deployment": id})).into_response())
 }
@@ -202,13 +206,13 @@ async fn discard(
 ) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
     mutation.refuse_conditions()?;
-    let (name, target) = named(&app, &id).await?;
-    let ahead = is_ahead(&app, &name, &target).await?;
+    let (name, cluster) = named(&app, &id).await?;
+    let ahead = is_ahead(&app, &name, &cluster).await?;
     if mutation.is_dry_run() {
-        return Ok(plan(ahead, &target, "what the target holds is replaced by what the log says"));
+        return Ok(plan(ahead, &cluster, "what the target holds is replaced by what the log says"));
     }
     if ahead {
-        deploy::discard(&app, &target, &name).await?;
+        deploy::discard(&app, &reached(cluster)?, &name).await?;
     }
     Ok(Json(serde_json::json!({"changed": ahead, "deployment": id})).into_response())
 }

@@ -170,6 +170,14 @@ mod tests {
     }
 
     #[test]
+    fn control_characters_are_refused_by_their_key() {
+        for bad in ["q=%00", "q=a%0Ab", "q=%7F", "q=%C2%85", "%00=q"] {
+            let told = Pairs::parse(Some(bad)).unwrap_err().body().to_string();
+            assert!(told.contains("the query key ") && told.contains("malformed"), "{bad}: {told}");
+        }
+    }
+
+    #[test]
     fn unknown_and_repeated_keys_are_refused() {
         let mut pairs = Pairs::parse(Some("a=1&b=2&b=3&c")).unwrap();
         assert_eq!(pairs.one("a").as_deref(), Some("1"));
