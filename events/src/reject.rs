@@ -55,6 +55,13 @@ impl fmt::Display for Guard {
     }
 }
 
+fn standing(current: Option<Revision>) -> String {
+    match current {
+        Some(revision) => format!("the resource is at revision {revision}"),
+        None => "the resource does not exist".to_owned(),
+    }
+}
+
 /// Why a command was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reject {
@@ -68,7 +75,7 @@ pub enum Reject {
     #[error("{0}")]
     NameTaken(String),
     /// `If-Match` or `If-None-Match` does not hold.
-    #[error("the resource is at revision {current:?}, which the precondition excludes: read it again")]
+    #[error("{}, which the precondition excludes: read it again", standing(*.current))]
     RevisionMismatch {
         /// The revision that last changed it; none when it does not exist.
         current: Option<Revision>,

@@ -182,6 +182,9 @@ pub enum SubmitError {
     /// unknown: repeat it with the same Idempotency-Key.
     #[error("{0}")]
     Unavailable(String),
+    /// The database cannot hold a text of the request.
+    #[error("a text of the request holds a character that cannot be stored, such as U+0000: leave it out")]
+    Text,
 }
 
 /// A command with everything it needs to be decided.

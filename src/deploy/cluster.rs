@@ -99,6 +99,8 @@ impl Target {
     /// # Errors
     /// When the database cannot be reached, or holds another schema.
     pub async fn ensure_schema(&self) -> Result<(), DeployError> {
+        // First whether it answers at all: that is mended elsewhere than a schema.
+        drop(self.pool.acquire().await.map_err(unanswered)?);
         let migrate = TARGET_MIGRATIONS.run(&self.pool);
         match tokio::time::timeout(Duration::from_secs(6 * TARGET_CONNECT_SECONDS), migrate).await {
             Ok(Ok(())) => Ok(()),
@@ -111,11 +113,27 @@ impl Target {
     }
 }
 
+/// A database to which no connection is made.
+fn unanswered(error: sqlx::Error) -> DeployError {
+    DeployError::Unreachable(match error {
+        sqlx::Error::PoolTimedOut => format!("it does not answer within {TARGET_CONNECT_SECONDS} s"),
+        sqlx::Error::Io(error) => format!("it does not answer: {error}"),
+        error => format!("it takes no connection: {error}"),
+    })
+}
+
 /// Options of a connection, from the file of a URL.
 pub(super) fn options(file: &Path) -> Result<PgConnectOptions, DeployError> {
     let url = Secret::read(file).map_err(|error| DeployError::Unreachable(format!("{error:#}")))?;
-    let options = PgConnectOptions::from_str(url.expose())
-        .map_err(|_| DeployError::Unreachable(format!("{} holds no PostgreSQL URL", file.display())))?;
+    // The parser takes any scheme, and what is left out (all of it, at worst) from the environment.
+    let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| url.expose().starts_with(scheme));
+    let options = Some(url.expose()).filter(|_| is_url).and_then(|url| PgConnectOptions::from_str(url).ok());
+    let options = options.ok_or_else(|| {
+        DeployError::Unreachable(format!(
+            "{} holds no PostgreSQL URL: write postgres://user:password@host:port/database",
+            file.display()
+        ))
+    })?;
     Ok(options.application_name("headwater").disable_statement_logging().options([
         // Plans follow the tables as they grow, and the sizes of the arrays that they are given.
         ("plan_cache_mode", "force_custom_plan"),
@@ -123,4 +141,37 @@ pub(super) fn options(file: &Path) -> Result<PgConnectOptions, DeployError> {
         ("statement_timeout", "60s"),
         ("idle_in_transaction_session_timeout", "30s"),
     ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_url_no_answer_and_no_schema_are_told_apart() {
+        let rows = [
+            ("postgres", "holds no PostgreSQL URL"),
+            ("host:5432", "holds no PostgreSQL URL"),
+            ("http://127.0.0.1/x", "holds no PostgreSQL URL"),
+            ("postgres://u@127.0.0.1:1/x", "it does not answer"),
+        ];
+        for (url, told) in rows {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), url).unwrap();
+            let row = ClusterRow {
+                id: ClusterId::from_uuid(uuid::Uuid::now_v7()),
+                name: "dns-1".to_owned(),
+                database_url_file: file.path().to_owned(),
+                dns: SocketAddr::from(([127, 0, 0, 1], 1)),
+                front: None,
+                enabled: true,
+            };
+            let answer = match Target::open(row) {
+                Ok(target) => target.ensure_schema().await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.unwrap_err().to_string();
+            assert!(answer.contains(told) && !answer.contains("schema"), "{url}: {answer}");
+        }
+    }
 }

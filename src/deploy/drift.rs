@@ -165,7 +165,7 @@ pub async fn verify_zone(
     let compared = compare::compare(control, target, domain).await?;
     Ok(match compared.map(|compared| compared.found) {
         None | Some(Found::Moving) => Vec::new(),
-        Some(Found::Ahead(why)) => vec![Difference::Ledger(why)],
+        Some(Found::Ahead(why)) => vec![Difference::Ahead(why)],
         Some(Found::Compared { differences, .. }) => differences,
     })
 }

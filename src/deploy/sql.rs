@@ -20,11 +20,12 @@ pub(super) const LEASE_END: &str =
 /// $1 name: held as long as this connection lives, so a dead owner shows at once.
 pub(super) const LEASE_ALIVE: &str = "select pg_try_advisory_lock(7010, hashtext($1))";
 
-/// What a deployment is due for, without its zone.
+/// What a deployment is due for, without its zone: nothing where the cluster ($1) is disabled, in the same snapshot.
 macro_rules! due {
     () => {
         "(dep.desired_revision <> dep.active_revision or dep.desired_generation <> dep.active_generation \
           or dep.state in ('activating', 'failed')) \
+         and exists (select from desired.clusters c where c.id = $1 and c.enabled) \
          and not exists (select from desired.pauses p where p.scope = 'all' \
            or (p.scope = 'target' and p.id = $1::text) or (p.scope = 'domain' and p.id = m.name))"
     };
@@ -70,11 +71,13 @@ pub(super) const DEPLOYMENTS_PAGE: &str = concat!(
 /// $1 cluster, $2 how many: deployed since they were checked.
 pub(super) const CHECK_CHANGED: &str = "select dep.domain_id from desired.deployments dep \
      where dep.cluster_id = $1 and dep.state = 'current' and dep.wanted and dep.verified_at > dep.checked_at \
+       and exists (select from desired.clusters c where c.id = $1 and c.enabled) \
      order by dep.verified_at limit $2";
 
 /// $1 cluster, $2 how many, $3 seconds: not checked for that long, the longest first.
 pub(super) const CHECK_ROLLING: &str = "select dep.domain_id from desired.deployments dep \
      where dep.cluster_id = $1 and dep.state in ('current', 'activating') and dep.wanted \
+       and exists (select from desired.clusters c where c.id = $1 and c.enabled) \
        and dep.checked_at < now() - make_interval(secs => $3) order by dep.checked_at limit $2";
 
 /// $1 cluster.

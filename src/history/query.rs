@@ -66,6 +66,7 @@ impl Params {
             .map_err(|error| Problem::malformed(format!("the query cannot be read: {error}")))?;
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (key, value) in pairs {
+            let (key, value) = crate::http::query::clean(key, value)?;
             if !known.contains(&key.as_str()) {
                 let known = known.join(", ");
                 return Err(Problem::malformed(format!("unknown query key {key:?}; there are: {known}")));

@@ -14,6 +14,9 @@ pub const BODY_MAX_BYTES: usize = 1 << 20;
 /// Octets of a refused body that are read and dropped, so that a client that is still writing hears the answer.
 const DRAIN_MAX_BYTES: usize = 64 << 20;
 
+/// Faults of one kind that are told of one body.
+const NULS_MAX_FAULTS: usize = 100;
+
 /// Something that can be read from a JSON object.
 pub trait FromBody: Sized + Send {
     /// Octets of the body, at most.
@@ -205,8 +208,35 @@ pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Value,
         let detail = "the body must be JSON: send it with Content-Type: application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
     }
-    serde_json::from_slice(&octets)
-        .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
+    let value = serde_json::from_slice(&octets)
+        .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))?;
+    let mut faults = Vec::new();
+    nuls(&value, "", &mut faults);
+    if faults.is_empty() { Ok(value) } else { Err(Problem::invalid(faults)) }
+}
+
+/// Notes every text and key with U+0000, which no database, log or shell can hold. The depth is bounded by the parser.
+fn nuls(value: &Value, base: &str, faults: &mut Vec<Fault>) {
+    let note = |text: &str, at: &str, faults: &mut Vec<Fault>| {
+        if text.contains('\0') && faults.len() < NULS_MAX_FAULTS {
+            faults.push(Fault::at(at, "invalid_text", "a text cannot hold U+0000: leave it out"));
+        }
+    };
+    match value {
+        Value::String(text) => note(text, base, faults),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| nuls(item, &format!("{base}/{index}"), faults));
+        }
+        Value::Object(map) => {
+            for (key, item) in map {
+                let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
+                let at = format!("{base}/{}", shown.replace('~', "~0").replace('/', "~1"));
+                note(key, &at, faults);
+                nuls(item, &at, faults);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -245,6 +275,14 @@ async fn bounded(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn nuls_are_found_everywhere() {
+        let mut faults = Vec::new();
+        nuls(&json!({"a": ["x", "\0"], "b/c": {"d": "x\0"}, "e\0": 1, "f": "\n"}), "", &mut faults);
+        let told: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(told, ["/a/1", "/b~1c/d", "/e\\0"]);
+    }
 
     #[test]
     fn every_fault_is_told_at_once() {

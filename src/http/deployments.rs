@@ -17,15 +17,16 @@ use super::body::NoBody;
 use super::domains::visible;
 use super::dto::Receipt;
 use super::dto::deployment::{Deployment, Pause};
-use super::mutation::Mutation;
+use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::DomainPath;
-use super::query::{FromQuery, NoQuery, Pairs, Query};
+use super::query::{FromQuery, NoQuery, Pairs};
 use super::{Problem, page};
 use crate::app::App;
-use crate::command::Command;
-use crate::deploy::{self, DecideError, Target};
+use crate::command::{Command, Plan};
+use crate::deploy::{self, ClusterRow, DecideError, Target};
 use crate::query::deployments::{self, DeploymentFilter};
+use crate::query::domains;
 
 /// The states that a deployment can be in.
 const STATES: [&str; 7] = ["pending", "activating", "current", "failed", "rejected", "removed", "ahead"];
@@ -64,18 +65,27 @@ impl FromQuery for DeploymentFilter {
 
 /// A domain on each of its targets.
 #[utoipa::path(get, path = "/api/domains/{d}/deployments", tag = "deployments",
-    params(("d" = String, Path, description = "The domain's name")),
-    responses((status = 200, body = Vec<Deployment>, description = "All of them: items")))]
+    params(("d" = String, Path, description = "The domain's name"), PageParams),
+    responses((status = 200, body = Vec<Deployment>, description = "A page: items and next")))]
 async fn of_domain(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
-    _: Query<NoQuery>,
+    wanted: Listing<NoQuery, Uuid>,
 ) -> Result<Response, Problem> {
     let domain = visible(&app, &auth, &name).await?.state;
-    let found = deployments::of_domain(&app.pool, domain.id).await?;
-    let items: Vec<Deployment> = found.into_iter().map(Into::into).collect();
-    Ok(Json(serde_json::json!({"items": items, "next": null})).into_response())
+    page::list(wanted, move |after, most| {
+        let app = app.clone();
+        async move {
+            let mut found = deployments::of_domain(&app.pool, domain.id).await?;
+            found.retain(|one| after.is_none_or(|after| one.cluster.as_uuid() > after));
+            found.sort_by_key(|one| one.cluster.as_uuid());
+            found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+            let items = found.into_iter().map(|one| (one.cluster.as_uuid(), Deployment::from(one)));
+            Ok(Page { items: items.collect() })
+        }
+    })
+    .await
 }
 
 /// Deployments of every domain that the caller may see.
@@ -117,15 +127,36 @@ async fn resume(State(app): State<App>, mutation: Mutation<Pause>) -> Result<Res
 }
 
 /// Which deployment: `<domain>@<id of the target>`.
-async fn named(app: &App, id: &str) -> Result<(DomainName, Target), Problem> {
+async fn named(app: &App, id: &str) -> Result<(DomainName, ClusterRow), Problem> {
     let missing = || Problem::not_found(format!("deployment {id} (write <domain>@<id of the target>)"));
     let (name, target) = id.rsplit_once('@').ok_or_else(missing)?;
     let name = DomainName::parse(name).map_err(|_| missing())?;
     let target: ClusterId = target.parse().map_err(|_| missing())?;
     let known = deploy::clusters(&app.pool).await.map_err(|error| Problem::unavailable(error.to_string()))?;
     let cluster = known.into_iter().find(|cluster| cluster.id == target).ok_or_else(missing)?;
-    let target = Target::open(cluster).map_err(|error| Problem::unavailable(error.to_string()))?;
-    Ok((name, target))
+    Ok((name, cluster))
+}
+
+/// Connections to it, once something is to be done there.
+fn reached(cluster: ClusterRow) -> Result<Target, Problem> {
+    Target::open(cluster).map_err(|error| Problem::unavailable(error.to_string()))
+}
+
+/// Whether there is something to decide: the target holds what this log does not know.
+async fn is_ahead(app: &App, name: &DomainName, cluster: &ClusterRow) -> Result<bool, Problem> {
+    let missing = || Problem::not_found(format!("domain {name}"));
+    let domain = domains::by_name(&app.pool, name).await?.ok_or_else(missing)?;
+    let found = deployments::of_domain(&app.pool, domain.state.id).await?;
+    Ok(found.iter().any(|one| one.cluster == cluster.id && one.state == "ahead"))
+}
+
+/// What a decision would do.
+fn plan(ahead: bool, cluster: &ClusterRow, told: &str) -> Response {
+    let warning = if ahead { told } else { "the target holds nothing that this log does not know" };
+    let targets = if ahead { vec![cluster.name.clone()] } else { Vec::new() };
+    let warnings = vec![warning.to_owned()];
+    let (diff, guards) = (Vec::new(), Vec::new());
+    Submitted::Plan(Plan { changed: ahead, diff, warnings, guards, targets, if_match: None }).into_response()
 }
 
 impl From<DecideError> for Problem {
@@ -148,11 +179,20 @@ async fn adopt(
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
-    let (name, target) = named(&app, &id).await?;
-    if !mutation.is_dry_run() {
-        deploy::adopt(&app, &target, &name, mutation.auth.caller.clone(), mutation.meta()).await?;
+    mutation.refuse_conditions()?;
+    let (name, cluster) = named(&app, &id).await?;
+    let ahead = is_ahead(&app, &name, &cluster).await?;
+    if mutation.is_dry_run() {
+        return Ok(plan(
+            ahead,
+            &cluster,
+            "the serial rises above the one that the target serves, and the next revision is written there",
+        ));
     }
-    Ok(Json(serde_json::json!({"changed": true, "deployment": id})).into_response())
+    if ahead {
+        deploy::adopt(&app, &reached(cluster)?, &name, mutation.auth.caller.clone(), mutation.meta()).await?;
+    }
+    Ok(Json(serde_json::json!({"changed": ahead, "deployment": id})).into_response())
 }
 
 /// Replace what a target holds and this log does not know (administrators).
@@ -165,9 +205,14 @@ async fn discard(
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
-    let (name, target) = named(&app, &id).await?;
-    if !mutation.is_dry_run() {
-        deploy::discard(&app, &target, &name).await?;
+    mutation.refuse_conditions()?;
+    let (name, cluster) = named(&app, &id).await?;
+    let ahead = is_ahead(&app, &name, &cluster).await?;
+    if mutation.is_dry_run() {
+        return Ok(plan(ahead, &cluster, "what the target holds is replaced by what the log says"));
     }
-    Ok(Json(serde_json::json!({"changed": true, "deployment": id})).into_response())
+    if ahead {
+        deploy::discard(&app, &reached(cluster)?, &name).await?;
+    }
+    Ok(Json(serde_json::json!({"changed": ahead, "deployment": id})).into_response())
 }

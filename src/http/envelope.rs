@@ -1,14 +1,19 @@
 //! What every request and every answer has: an id, a trace, a time limit, a measure, safe headers. The outermost
 //! layer; nothing here knows what a request is about.
 
+use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use headwater_events::envelope::Client;
 use headwater_events::ids::RequestId;
 use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -45,17 +50,7 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api");
     let trace = request.headers().get(&TRACEPARENT).and_then(trace_id).unwrap_or_default();
     let span = tracing::info_span!("request", request_id = %id, %method, route, trace_id = trace);
-    let answer = async move {
-        match tokio::time::timeout(REQUEST_MAX, next.run(request)).await {
-            Ok(response) => response,
-            Err(_late) => Problem::unavailable(format!(
-                "the request took longer than {} s; whether it took effect is unknown: repeat it with the same Idempotency-Key",
-                REQUEST_MAX.as_secs()
-            ))
-            .retry_after(LATE_RETRY)
-            .into_response(),
-        }
-    };
+    let answer = within(REQUEST_MAX, request, next);
     let mut response = REQUEST.scope(id, answer).instrument(span).await;
     if let Ok(value) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert(REQUEST_ID, value);
@@ -63,6 +58,42 @@ pub async fn layer(request: Request, next: Next) -> Response {
     protect(response.headers_mut(), is_api);
     measure(method.as_str(), route, response.status(), begun.elapsed());
     response
+}
+
+/// The answer, if it comes in time.
+async fn within(limit: Duration, request: Request, next: Next) -> Response {
+    let (request, reading) = watched(request);
+    let seconds = limit.as_secs();
+    match tokio::time::timeout(limit, next.run(request)).await {
+        Ok(response) => response,
+        Err(_late) if reading.load(Ordering::Acquire) => {
+            let detail =
+                format!("the body did not arrive within {seconds} s, so nothing was done: send it again");
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail).into_response()
+        }
+        Err(_late) => Problem::unavailable(format!(
+            "the request took longer than {seconds} s; whether it took effect is unknown: repeat it with the same Idempotency-Key"
+        ))
+        .retry_after(LATE_RETRY)
+        .into_response(),
+    }
+}
+
+/// The request, and whether its body is being read: begun, and not at its end. Nothing is done before that end.
+fn watched(request: Request) -> (Request, Arc<AtomicBool>) {
+    let reading = Arc::new(AtomicBool::new(false));
+    if request.body().is_end_stream() {
+        return (request, reading);
+    }
+    let (parts, body) = request.into_parts();
+    let mut stream = body.into_data_stream();
+    let flag = reading.clone();
+    let body = Body::from_stream(futures_util::stream::poll_fn(move |task| {
+        let polled = stream.poll_next_unpin(task);
+        flag.store(!matches!(polled, Poll::Ready(None | Some(Err(_)))), Ordering::Release);
+        polled
+    }));
+    (Request::from_parts(parts, body), reading)
 }
 
 /// The trace id of a W3C `traceparent`; anything else is as if it were absent.
@@ -150,6 +181,27 @@ mod tests {
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!((&body["code"], &body["request_id"]), (&"internal".into(), &id.into()));
         assert!(!body.to_string().contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_arrive_is_told_apart() {
+        use tower::ServiceExt;
+        async fn reads(headers: HeaderMap, body: Body) -> Response {
+            let read = super::super::body::json(&headers, body, 100).await.is_ok();
+            if read { std::future::pending().await } else { StatusCode::BAD_REQUEST.into_response() }
+        }
+        let routes = axum::Router::new().route("/api/reads", axum::routing::post(reads));
+        let routes = routes.layer(axum::middleware::from_fn(|request, next| {
+            within(Duration::from_millis(100), request, next)
+        }));
+        let part = || futures_util::stream::iter([Ok::<_, std::io::Error>("{}")]);
+        let whole = Body::from_stream(part());
+        let broken = Body::from_stream(part().chain(futures_util::stream::pending()));
+        for (body, status) in [(whole, 503), (broken, 408)] {
+            let request = Request::post("/api/reads").header(header::CONTENT_TYPE, "application/json");
+            let response = routes.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+            assert_eq!(response.status().as_u16(), status);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::command::SubmitError;
+use crate::store::is_text_refused;
 use crate::store::read::ReadError;
 
 /// How long a client that met a full queue should stay away.
@@ -17,13 +18,14 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(2);
 
 /// The stable codes of problems, by status. 422 has narrower ones too: those of the fault, when all faults share one.
-pub const CODES: [(u16, &[&str]); 14] = [
+pub const CODES: [(u16, &[&str]); 15] = [
     (400, &["malformed"]),
     (401, &["unauthenticated"]),
     (403, &["forbidden"]),
     (404, &["not_found"]),
     (405, &["method_not_allowed"]),
     (406, &["not_acceptable"]),
+    (408, &["timeout"]),
     (
         409,
         &[
@@ -194,12 +196,17 @@ impl From<SubmitError> for Problem {
             }
             SubmitError::Busy => Self::unavailable(detail).retry_after(BUSY_RETRY),
             SubmitError::Unavailable(_) => Self::unavailable(detail),
+            SubmitError::Text => Self::malformed(detail),
         }
     }
 }
 
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
+        if is_text_refused(&error) {
+            tracing::warn!(%error, "the control database refused a text");
+            return SubmitError::Text.into();
+        }
         tracing::error!(%error, "the control database did not answer");
         Self::unavailable("the control database does not answer: try again")
     }

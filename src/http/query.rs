@@ -50,7 +50,7 @@ impl Pairs {
             }
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             match (decode(key), decode(value)) {
-                (Some(key), Some(value)) => pairs.push((key, value)),
+                (Some(key), Some(value)) => pairs.push(clean(key, value)?),
                 _ => return Err(Problem::malformed("the query is not percent-encoded UTF-8")),
             }
         }
@@ -126,6 +126,20 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// A pair without control characters: none of them is ever looked for, and the database holds no U+0000.
+///
+/// # Errors
+/// 400 that names the key.
+pub fn clean(key: String, value: String) -> Result<(String, String), Problem> {
+    if key.chars().chain(value.chars()).any(char::is_control) {
+        let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
+        return Err(Problem::malformed(format!(
+            "the query key {shown} holds a control character: leave it out"
+        )));
+    }
+    Ok((key, value))
+}
+
 /// Percent-decoding of forms: `+` is a space. None when the octets are not UTF-8 or an escape is cut off.
 fn decode(text: &str) -> Option<String> {
     let mut octets = Vec::with_capacity(text.len());
@@ -152,6 +166,14 @@ mod tests {
         assert_eq!(decode("a+b%20%C3%BC"), Some("a b ü".to_owned()));
         for bad in ["%", "%2", "%zz", "%ff", "%+1"] {
             assert_eq!(decode(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn control_characters_are_refused_by_their_key() {
+        for bad in ["q=%00", "q=a%0Ab", "q=%7F", "q=%C2%85", "%00=q"] {
+            let told = Pairs::parse(Some(bad)).unwrap_err().body().to_string();
+            assert!(told.contains("the query key ") && told.contains("malformed"), "{bad}: {told}");
         }
     }
 

@@ -171,12 +171,7 @@ async fn in_snapshot(
                 let value: Result<Option<Json<serde_json::Value>>, _> = row.try_get::<_, usize>(index);
                 value.map(|value| value.map_or(serde_json::Value::Null, |Json(value)| value))
             };
-            differences.push(Difference {
-                table: table.name.to_owned(),
-                key: json(0)?,
-                live: json(1)?,
-                expected: json(2)?,
-            });
+            differences.push(Difference::of_row(table.name.to_owned(), json(0)?, json(1)?, json(2)?));
         }
     }
     watch(Progress { phase: Phase::Compare, done: total, total });

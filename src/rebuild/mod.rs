@@ -62,9 +62,25 @@ pub enum Phase {
 /// Told of every step.
 pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
+/// In which way something is not what the log says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It is not there.
+    Missing,
+    /// It should not be there.
+    Extra,
+    /// It is there and not as it should be.
+    Changed,
+    /// The target holds what this log does not know; `live` says what.
+    Ahead,
+}
+
 /// One row that is not what the log says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
+    /// In which way it differs.
+    pub kind: Kind,
     /// The table.
     pub table: String,
     /// The row's key, as a JSON array.
@@ -75,14 +91,45 @@ pub struct Difference {
     pub expected: serde_json::Value,
 }
 
+impl Difference {
+    /// A row, as it is and as it should be.
+    pub fn of_row(
+        table: String,
+        key: serde_json::Value,
+        live: serde_json::Value,
+        expected: serde_json::Value,
+    ) -> Self {
+        let kind = match (live.is_null(), expected.is_null()) {
+            (true, _) => Kind::Missing,
+            (false, true) => Kind::Extra,
+            (false, false) => Kind::Changed,
+        };
+        Self { kind, table, key, live, expected }
+    }
+}
+
+/// What people read of a value: a text bare, an object without what is null.
+fn shown(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let fields: Vec<String> = fields.map(|(name, value)| format!("{name} {value}")).collect();
+            fields.join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { table, key, live, expected } = self;
+        let Self { kind, table, key, live, expected } = self;
         write!(f, "{table} {key}: ")?;
-        match (live.as_object(), expected.as_object()) {
-            (None, _) => write!(f, "missing, the log says {expected}"),
-            (_, None) => write!(f, "extra, {live}"),
-            (Some(live), Some(expected)) => {
+        match (kind, live.as_object(), expected.as_object()) {
+            (Kind::Missing, ..) => write!(f, "missing, the log says {}", shown(expected)),
+            (Kind::Extra, ..) => write!(f, "extra, {}", shown(live)),
+            (Kind::Ahead, ..) => write!(f, "ahead: {}: adopt it or discard it", shown(live)),
+            (Kind::Changed, Some(live), Some(expected)) => {
                 let differs = expected.iter().filter(|(name, value)| live.get(*name) != Some(*value));
                 for (n, (name, value)) in differs.enumerate() {
                     let comma = if n > 0 { ", " } else { "" };
@@ -91,6 +138,7 @@ impl std::fmt::Display for Difference {
                 }
                 Ok(())
             }
+            (Kind::Changed, ..) => write!(f, "{}, the log says {}", shown(live), shown(expected)),
         }
     }
 }
@@ -211,4 +259,27 @@ pub async fn list(pool: &PgPool) -> Result<Vec<Standing>, RebuildError> {
 /// Whether a table or schema is not there.
 fn is_absent(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == "42P01" || code == "3F000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_difference_reads_right() {
+        let row = |live: Value, expected: Value| {
+            Difference::of_row("t".to_owned(), json!(["a"]), live, expected).to_string()
+        };
+        assert_eq!(row(Value::Null, json!({"x": 1, "y": null})), "t [\"a\"]: missing, the log says x 1");
+        assert_eq!(row(json!("the zone"), Value::Null), "t [\"a\"]: extra, the zone");
+        let changed = row(json!({"x": 1, "y": 2}), json!({"x": 3, "y": 2}));
+        assert_eq!(changed, "t [\"a\"]: x is 1, the log says 3");
+        let live = json!("it holds revision 9");
+        let ahead = Difference {
+            kind: Kind::Ahead,
+            ..Difference::of_row("t".into(), json!(["a"]), live, Value::Null)
+        };
+        assert_eq!(ahead.to_string(), "t [\"a\"]: ahead: it holds revision 9: adopt it or discard it");
+    }
 }

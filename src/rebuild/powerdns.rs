@@ -2,12 +2,12 @@
 //! cluster: a zone is compared at the revision that is active there, and replaced
 //! in one transaction, so that answers never stop and nobody sees half a zone.
 
-use super::{Difference, Phase, Progress, RebuildError, Watch, sql};
+use super::{Difference, Kind, Phase, Progress, RebuildError, Watch, sql};
 use crate::app::App;
 use crate::deploy::{Target, clusters, deployed, rebuild_zone, verify_zone};
 use headwater_events::dns::DomainName;
 use headwater_events::ids::DomainId;
-use headwater_projections::powerdns::Difference as Row;
+use headwater_projections::powerdns::{Difference as Row, Row as ZoneRow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -54,7 +54,7 @@ pub async fn walk(
                     Intent::Verify => verify_zone(&app.pool, target, id).await?,
                     Intent::Rebuild => rebuild_zone(app, target, id).await?,
                 };
-                differences.extend(found.iter().map(|row| told(&target.cluster.name, &name, row)));
+                differences.extend(told(&target.cluster.name, &name, &found));
                 done += 1;
             }
             page = match one {
@@ -73,11 +73,83 @@ async fn holder(app: &App, name: &DomainName) -> Result<DomainId, RebuildError> 
     found.map(DomainId::from_uuid).ok_or_else(|| RebuildError::NoDomain(name.to_string()))
 }
 
-fn told(cluster: &str, zone: &DomainName, row: &Row) -> Difference {
-    let (live, expected) = match row {
-        Row::Missing(row) => (Value::Null, json!(row.to_string())),
-        Row::Unexpected(row) => (json!(row.to_string()), Value::Null),
-        other => (json!(other.to_string()), Value::Null),
-    };
-    Difference { table: format!("powerdns of {cluster}"), key: json!([zone]), live, expected }
+/// What differs of a zone: a row that is missing and one that is extra for the same name and type are one that changed.
+fn told<'a>(cluster: &str, zone: &DomainName, rows: &'a [Row]) -> Vec<Difference> {
+    let table = format!("powerdns of {cluster}");
+    let about = |key: Value, live, expected| Difference::of_row(table.clone(), key, live, expected);
+    let place = |row: &ZoneRow| json!([zone, row.name, row.rrtype]);
+    let unexpected = |row: &'a Row| if let Row::Unexpected(row) = row { Some(row) } else { None };
+    let mut extra: Vec<&ZoneRow> = rows.iter().filter_map(unexpected).collect();
+    let mut told = Vec::new();
+    for row in rows {
+        told.push(match row {
+            Row::ZoneMissing(_) => about(json!([zone]), Value::Null, json!("the whole zone")),
+            Row::ZoneUnexpected(_) => about(json!([zone]), json!("the whole zone"), Value::Null),
+            Row::Ledger(detail) => {
+                about(json!([zone]), json!(detail), json!("what was written for its revision"))
+            }
+            Row::Ahead(detail) => {
+                Difference { kind: Kind::Ahead, ..about(json!([zone]), json!(detail), Value::Null) }
+            }
+            Row::Missing(row) => {
+                let same =
+                    extra.iter().position(|other| (&other.name, &other.rrtype) == (&row.name, &row.rrtype));
+                let live = same.map_or(Value::Null, |at| fields(extra.remove(at)));
+                about(place(row), live, fields(row))
+            }
+            Row::Unexpected(_) => continue,
+        });
+    }
+    told.extend(extra.into_iter().map(|row| about(place(row), fields(row), Value::Null)));
+    told
+}
+
+/// A row by its columns; name and type are its key.
+fn fields(row: &ZoneRow) -> Value {
+    json!({
+        "content": row.content,
+        "ttl": row.ttl,
+        "auth": row.auth,
+        "ordername": row.ordername,
+        "prio": row.prio,
+        "disabled": row.disabled,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_and_expected_are_both_told() {
+        let row = |name: &str, content: &str| ZoneRow {
+            name: name.to_owned(),
+            rrtype: Some("A".into()),
+            content: Some(content.to_owned()),
+            ttl: Some(300),
+            auth: true,
+            ordername: None,
+            prio: None,
+            disabled: false,
+        };
+        let zone = DomainName::parse("example.com").unwrap();
+        let rows = [
+            Row::Missing(row("www.example.com", "192.0.2.1")),
+            Row::Missing(row("gone.example.com", "192.0.2.2")),
+            Row::Unexpected(row("www.example.com", "192.0.2.66")),
+            Row::Unexpected(row("new.example.com", "192.0.2.3")),
+            Row::Ahead("it holds revision 9".to_owned()),
+        ];
+        let shown: Vec<String> = told("dns-1", &zone, &rows).iter().map(ToString::to_string).collect();
+        let expected = [
+            r#"powerdns of dns-1 ["example.com","www.example.com","A"]: content is "192.0.2.66", the log says "192.0.2.1""#,
+            r#"powerdns of dns-1 ["example.com","gone.example.com","A"]: missing, the log says "#,
+            r#"powerdns of dns-1 ["example.com"]: ahead: it holds revision 9: adopt it or discard it"#,
+            r#"powerdns of dns-1 ["example.com","new.example.com","A"]: extra, "#,
+        ];
+        assert_eq!(shown.len(), expected.len(), "{shown:#?}");
+        for (shown, expected) in shown.iter().zip(expected) {
+            assert!(shown.starts_with(expected) && !shown.contains("null"), "{shown}");
+        }
+    }
 }

@@ -169,7 +169,12 @@ impl CommitterHandle {
 }
 
 fn unavailable(error: sqlx::Error) -> SubmitError {
-    SubmitError::Unavailable(format!("the control database does not answer: {error}"))
+    if super::is_text_refused(&error) {
+        tracing::warn!(%error, "the control database refused a text");
+        return SubmitError::Text;
+    }
+    tracing::error!(%error, "the control database did not answer");
+    SubmitError::Unavailable("the control database does not answer: try again".into())
 }
 
 fn stopping() -> SubmitError {

@@ -21,5 +21,14 @@ pub use append::AppendError;
 pub use committer::{Committer, CommitterHandle};
 pub use renew::renew_log_id;
 
+/// SQLSTATE of a text that the encoding of the database cannot hold, in a parameter and in JSON.
+const TEXT_REFUSED_STATES: [&str; 2] = ["22021", "22P05"];
+
+/// Whether the database answers, but cannot hold a text that it was given: the request is at fault.
+pub fn is_text_refused(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|refusal| refusal.code());
+    code.is_some_and(|code| TEXT_REFUSED_STATES.contains(&code.as_ref()))
+}
+
 /// The statements of this folder, for the test that prepares them.
 pub const STATEMENTS: &[&str] = sql::ALL;

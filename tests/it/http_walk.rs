@@ -198,6 +198,25 @@ async fn clusters_are_registered_and_enabled() {
         (&found["items"][0]["state"], &found["items"][0]["wanted"]),
         (&json!("pending"), &json!(true))
     );
+    let page = api.get(&format!("{ZONE}/deployments?limit=1")).await.expect(200).json();
+    assert_eq!(page, found);
+    // Nothing is ahead, so that there is nothing to decide.
+    let head = api.head().await;
+    for verb in ["adopt", "discard"] {
+        let path = format!("/api/deployments/{}/{verb}", found["items"][0]["id"].as_str().unwrap());
+        let told = api.call(Method::POST, &path, Value::Null).await.expect(200).json();
+        assert_eq!(told["changed"], false);
+        let plan =
+            api.call(Method::POST, &format!("{path}?dry_run=true"), Value::Null).await.expect(200).json();
+        assert_eq!(
+            (&plan["changed"], &plan["diff"], &plan["targets"]),
+            (&json!(false), &json!([]), &json!([]))
+        );
+        let condition = [("If-Match", "\"1\"")];
+        let refused = api.send(&api.admin, Method::POST, &path, None, &condition).await;
+        refused.expect_problem(400, "malformed");
+    }
+    assert_eq!(api.head().await, head);
     let found = api.get("/api/deployments?state=pending").await.expect(200).json();
     assert_eq!(found["items"][0]["target"]["name"], "dns-1");
     let pause = json!({"scope": "domain", "id": "example.test", "reason": "maintenance"});

@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// How far a serial may move at once (RFC 1982): a secondary takes anything further ahead for older.
+const SERIAL_STEP_MAX: u32 = (1 << 31) - 1;
+
 /// Bounds that are settings of the platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -167,13 +170,7 @@ fn settings(view: &DomainView, patch: &DomainPatch, context: &Context<'_>) -> Re
         after.external_id.clone_from(external_id);
     }
     if let Some(floor) = patch.serial_floor {
-        // The next serial must be at least the floor: RFC 1982 comparison, so that
-        // a floor "behind" the current serial changes nothing.
-        let next = domain.serial(domain.revision.next(), context.generation);
-        let ahead = floor.wrapping_sub(next);
-        if ahead != 0 && ahead < (1 << 31) {
-            after.serial_base = after.serial_base.wrapping_add(ahead);
-        }
+        after.serial_base = after.serial_base.wrapping_add(raised(view, floor, context)?);
     }
     let faults = tag_faults(&after.labels, after.external_id.as_deref());
     if !faults.is_empty() {
@@ -186,6 +183,25 @@ fn settings(view: &DomainView, patch: &DomainPatch, context: &Context<'_>) -> Re
     // revision, so that a target is current only when it holds the newest one.
     let event = Event::DomainUpdated(Change { before, after });
     Ok(Decided::Changed(decided(view, vec![event], domain.status.is_served(), context)))
+}
+
+/// By how much the base rises so that the next serial is at least the floor. A floor that is behind raises nothing.
+fn raised(view: &DomainView, floor: u32, context: &Context<'_>) -> Result<u32, Reject> {
+    let domain = &view.state;
+    let current = domain.serial(domain.revision, context.generation);
+    let next = domain.serial(domain.revision.next(), context.generation);
+    if floor != current && floor.wrapping_sub(current) <= SERIAL_STEP_MAX {
+        return Ok(floor.wrapping_sub(next));
+    }
+    if floor <= current {
+        return Ok(0);
+    }
+    let highest = current.wrapping_add(SERIAL_STEP_MAX);
+    let detail = format!(
+        "the serial is {current}, and secondaries would take {floor} for older (RFC 1982): the highest floor possible \
+         now is {highest}; raise it in two steps, the second when every secondary has the first"
+    );
+    Err(Reject::Invalid(vec![Fault::at("/serial_floor", "serial_floor_too_high", detail)]))
 }
 
 fn delete(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {

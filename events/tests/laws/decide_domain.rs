@@ -99,9 +99,10 @@ fn settings_are_merged() {
         (floor(5), "unchanged at 10"),
         (floor(112), "11: settings a=1 - 101"),
         (floor(2_000_000_000), "11: settings a=1 - 1999999989"),
-        // RFC 1982: more than 2^31 ahead is behind.
-        (floor(111_u32.wrapping_add(1 << 31)), "unchanged at 10"),
-        (floor(110_u32.wrapping_add(1 << 31)), "11: settings a=1 - 2147483747"),
+        // RFC 1982: a serial moves by less than 2^31 from the one that is served, 110.
+        (floor(110 + (1 << 31)), "invalid: /serial_floor serial_floor_too_high"),
+        (floor(u32::MAX), "invalid: /serial_floor serial_floor_too_high"),
+        (floor(109 + (1 << 31)), "11: settings a=1 - 2147483746"),
     ];
     let with = With::default();
     for (patch, then) in rows {

@@ -63,6 +63,8 @@ pub enum Difference {
     Unexpected(Row),
     /// What the target's own ledger says of the zone does not fit its rows.
     Ledger(String),
+    /// The target holds what this log does not know.
+    Ahead(String),
 }
 
 impl fmt::Display for Difference {
@@ -72,7 +74,7 @@ impl fmt::Display for Difference {
             Self::ZoneUnexpected(zone) => write!(f, "unexpected zone {zone}"),
             Self::Missing(row) => write!(f, "missing row {row}"),
             Self::Unexpected(row) => write!(f, "unexpected row {row}"),
-            Self::Ledger(detail) => f.write_str(detail),
+            Self::Ledger(detail) | Self::Ahead(detail) => f.write_str(detail),
         }
     }
 }

@@ -115,12 +115,13 @@ async fn verify(console: &Console, names: &[String], domain: Option<String>, no_
     if no_mend {
         body["mend"] = json!(false);
     }
-    let mut differences = 0_u64;
+    let (mut differences, mut ahead) = (0_u64, 0_u64);
     for name in names {
         let mut call = Call::post(&["projections", name, "verify"])?.json(&body).accept(ACCEPT);
         call.key = Some(uuid::Uuid::new_v4());
         let found = follow(console, &call, name).await?;
         differences += found.differences;
+        ahead += found.ahead;
         if console.json {
             data(json!({"projection": name, "differences": found.differences, "result": found.result}))?;
         } else if found.differences == 0 {
@@ -129,9 +130,18 @@ async fn verify(console: &Console, names: &[String], domain: Option<String>, no_
     }
     match differences {
         0 => Ok(()),
-        count => Err(ClientError::refused(format!(
-            "{count} differences\n  next: `headwater projection rebuild NAME` writes what the log says"
-        ))),
+        count => {
+            let mut next = String::new();
+            if count > ahead {
+                next.push_str("\n  next: `headwater projection rebuild NAME` writes what the log says");
+            }
+            if ahead > 0 {
+                next.push_str(
+                    "\n  next: `headwater deployment list --state ahead`, then `headwater deployment adopt` or `discard`",
+                );
+            }
+            Err(ClientError::refused(format!("{count} differences{next}")))
+        }
     }
 }
 
@@ -139,6 +149,8 @@ async fn verify(console: &Console, names: &[String], domain: Option<String>, no_
 #[derive(Default)]
 struct Found {
     differences: u64,
+    /// Those of them that a rebuild does not write over.
+    ahead: u64,
     result: Value,
 }
 
@@ -146,6 +158,7 @@ impl Found {
     /// Prints one difference.
     fn difference(&mut self, console: &Console, name: &str, difference: &Value) -> Result<()> {
         self.differences += 1;
+        self.ahead += u64::from(difference.get("kind").and_then(Value::as_str) == Some("ahead"));
         if console.json {
             return Ok(data(json!({"projection": name, "difference": difference}))?);
         }
@@ -230,7 +243,11 @@ fn take_line(
 
 fn difference_line(name: &str, difference: &Value) -> String {
     let Value::Object(fields) = difference else { return format!("{name}: {}", cell(Some(difference))) };
-    let is_side = |key: &str| matches!(key, "live" | "found" | "actual" | "expected");
+    // The server's own sentence says all of it.
+    if let Some(detail) = fields.get("detail").and_then(Value::as_str) {
+        return format!("{name}: {}", detail.replace('\n', " "));
+    }
+    let is_side = |key: &str| matches!(key, "kind" | "live" | "found" | "actual" | "expected");
     let place: Vec<String> = fields
         .iter()
         .filter(|(key, value)| !is_side(key) && !value.is_null())
@@ -262,5 +279,9 @@ mod tests {
         let line = difference_line("powerdns", &difference);
         assert!(line.ends_with("there is nothing; the log says content=192.0.2.1"), "{line}");
         assert!(line.contains("dns-1") && line.contains("www A"), "{line}");
+        let told = json!({"kind": "extra", "table": "powerdns of dns-1", "key": ["example.com"],
+            "live": "the whole zone", "expected": null, "detail": "powerdns of dns-1 [\"example.com\"]: extra, the whole zone"});
+        let line = difference_line("powerdns", &told);
+        assert_eq!(line, "powerdns: powerdns of dns-1 [\"example.com\"]: extra, the whole zone");
     }
 }

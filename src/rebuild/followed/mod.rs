@@ -6,7 +6,7 @@
 pub(super) mod sql;
 
 use self::sql::Table;
-use super::{Difference, Intent, Phase, Progress, RebuildError, Watch};
+use super::{Difference, Intent, Kind, Phase, Progress, RebuildError, Watch};
 use crate::app::App;
 use crate::store::read::PAGE_MAX_EVENTS;
 use headwater_events::dns::DomainName;
@@ -90,7 +90,7 @@ async fn verify<P: Projection>(
             let (live, value): (bool, Value) = (row.try_get(0)?, row.try_get(1)?);
             let key = json!([value[table.key]]);
             let (live, expected) = if live { (value, Value::Null) } else { (Value::Null, value) };
-            found.push(Difference { table: table.name.to_owned(), key, live, expected });
+            found.push(Difference::of_row(table.name.to_owned(), key, live, expected));
         }
     }
     // All of this was only to look.
@@ -105,6 +105,7 @@ fn paired(found: Vec<Difference>) -> Vec<Difference> {
         match paired.last_mut() {
             Some(last) if last.table == one.table && last.key == one.key && last.expected.is_null() => {
                 last.expected = one.expected;
+                last.kind = Kind::Changed;
             }
             _ => paired.push(one),
         }

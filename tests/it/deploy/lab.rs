@@ -226,10 +226,15 @@ impl Lab {
 
     /// What a cluster's own listeners say to `dig`: first PowerDNS, then dnsdist. They must agree.
     pub fn dig(&self, index: usize, name: &str, rrtype: &str) -> String {
-        let cluster = &self.stack.clusters[index];
-        let [one, two] = [cluster.pdns.address(), cluster.front].map(|server| dig(server, name, rrtype));
+        let [one, two] = self.dig_each(index, name, rrtype);
         assert_eq!(one, two, "{name} {rrtype}");
         one
+    }
+
+    /// What each says by itself: while something changes between the two questions, they need not agree.
+    pub fn dig_each(&self, index: usize, name: &str, rrtype: &str) -> [String; 2] {
+        let cluster = &self.stack.clusters[index];
+        [cluster.pdns.address(), cluster.front].map(|server| dig(server, name, rrtype))
     }
 }
 
