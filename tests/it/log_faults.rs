@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use headwater::command::{Command, Meta, SubmitError};
+use headwater::command::{Command, Meta, Outcome, SubmitError};
 use headwater::store::read::{LogReader, ReadError};
 use headwater::store::{CommitterHandle, pool};
 use headwater_events::actor::Caller;
@@ -142,41 +142,64 @@ async fn must_be_red(what: &str, change: impl Fn(&str) -> String) {
     assert!(seen.is_err(), "{what}: the checker saw nothing");
 }
 
-/// Two replicas come to the tail of the log at once: both wait for it before either may pass. Whoever chose its
-/// position before the tail was its own has chosen that of the other, and is refused.
-async fn meet_at_the_tail(log: &Log) -> Result<(), String> {
+/// Two replicas come to the end of an append at once: both wait, for the tail or for each other's rows, before either
+/// may pass. What they read is then old for whoever is second. Gives both answers.
+async fn meet_at_the_tail(
+    log: &Log,
+    commands: [(Caller, Command, Meta); 2],
+) -> [Result<Outcome, SubmitError>; 2] {
+    let mut holder = log.pool.acquire().await.unwrap();
+    sqlx::query("select pg_advisory_lock(7001)").execute(&mut *holder).await.unwrap();
+    let writers = commands.map(|(caller, command, meta)| {
+        let commit = log.replica();
+        tokio::spawn(async move { commit.submit(caller, command, meta).await })
+    });
+    let waiting = || async {
+        let query = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        sqlx::query_scalar::<_, i64>(query).fetch_one(&log.pool).await.unwrap()
+    };
+    eventually("both wait", waiting, |count| *count == 2).await;
+    sqlx::query("select pg_advisory_unlock(7001)").execute(&mut *holder).await.unwrap();
+    let [one, two] = writers;
+    [one.await.unwrap(), two.await.unwrap()]
+}
+
+/// Whoever chose its position before the tail was its own has chosen that of the other, and is refused.
+async fn two_positions(log: &Log) -> Result<(), String> {
     let zones = ["one.test", "two.test"];
     for zone in zones {
         log.domain(zone).await;
     }
-    let mut holder = log.pool.acquire().await.unwrap();
-    sqlx::query("select pg_advisory_lock(7001)").execute(&mut *holder).await.unwrap();
-    let writers = zones.map(|zone| {
-        let commit = log.replica();
-        tokio::spawn(async move {
-            commit.submit(Caller::system(), put(zone, "www", "192.0.2.1"), Meta::internal()).await
-        })
-    });
-    let waiting = || async {
-        let query = "select count(*) from pg_locks where locktype = 'advisory' and objid = 7001 and not granted \
-            and database = (select oid from pg_database where datname = current_database())";
-        sqlx::query_scalar::<_, i64>(query).fetch_one(&log.pool).await.unwrap()
+    let command = |zone| (Caller::system(), put(zone, "www", "192.0.2.1"), Meta::internal());
+    let answers = meet_at_the_tail(log, zones.map(command)).await;
+    let good = |answer: &Result<Outcome, SubmitError>| answer.as_ref().is_ok_and(|outcome| outcome.changed);
+    if answers.iter().all(good) { Ok(()) } else { Err(format!("{answers:?}")) }
+}
+
+/// Two changes of one RRset that were both decided at the same revision: one wins, the other is told.
+async fn one_revision(log: &Log) -> Result<(), String> {
+    const ZONE: &str = "meet.test";
+    log.domain(ZONE).await;
+    let at = log.submit(put(ZONE, "www", "192.0.2.0")).await.unwrap().revision;
+    let command = |n: u8| {
+        let precondition = Precondition { if_match: Some(vec![at]), if_absent: false };
+        let meta = Meta { precondition, ..Meta::internal() };
+        (Caller::system(), put(ZONE, "www", &format!("192.0.2.{n}")), meta)
     };
-    eventually("both wait for the tail", waiting, |count| *count == 2).await;
-    sqlx::query("select pg_advisory_unlock(7001)").execute(&mut *holder).await.unwrap();
-    for writer in writers {
-        let answer = writer.await.unwrap();
-        if !answer.as_ref().is_ok_and(|outcome| outcome.changed) {
-            return Err(format!("a writer was answered {answer:?}"));
-        }
-    }
-    Ok(())
+    let answers = meet_at_the_tail(log, [command(1), command(2)]).await;
+    let won = answers.iter().filter(|answer| answer.is_ok()).count();
+    let told = |answer: &&Result<Outcome, SubmitError>| {
+        matches!(answer, Err(SubmitError::Rejected(Reject::RevisionMismatch { .. })))
+    };
+    if (won, answers.iter().filter(told).count()) == (1, 1) { Ok(()) } else { Err(format!("{answers:?}")) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_at_the_tail_get_two_positions() {
+async fn two_at_the_tail_get_two_positions_and_one_revision() {
     let log = Log::new().await;
-    meet_at_the_tail(&log).await.unwrap();
+    without_stream_locks(&log).await;
+    two_positions(&log).await.unwrap();
+    one_revision(&log).await.unwrap();
     log.assert_sound().await;
 }
 
@@ -185,14 +208,14 @@ async fn a_head_that_is_read_before_the_lock_is_found() {
     let lines = TAIL_OF_LOG.split_inclusive('\n').collect::<Vec<_>>();
     let turned = format!("{}{}", lines[1], lines[0]);
     let log = Log::with_fault(|text| text.replace(TAIL_OF_LOG, &turned)).await;
-    meet_at_the_tail(&log).await.unwrap_err();
+    two_positions(&log).await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_is_read_in_the_statement_of_the_lock_is_found() {
     let merged = "    with l as materialized (select pg_advisory_xact_lock(7001))\n    select coalesce(max(position), 0) into _head from events, l;\n";
     let log = Log::with_fault(|text| text.replace(TAIL_OF_LOG, merged)).await;
-    meet_at_the_tail(&log).await.unwrap_err();
+    two_positions(&log).await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,9 +293,7 @@ async fn a_missing_revision_check_is_found() {
     let check = "     where coalesce(t.revision, 0) <> s.read;\n    if _n > 0 then";
     let log = Log::with_fault(|text| text.replace(check, &check.replace("_n > 0", "false"))).await;
     without_stream_locks(&log).await;
-    let seen = one_winner(&log, 300).await;
-    println!("no revision check: {seen:?}");
-    assert!(seen.is_err(), "the checker saw nothing");
+    one_revision(&log).await.unwrap_err();
 }
 
 /// A name and a name below it, asked for by two tenants at once. One may have it.
@@ -308,9 +329,19 @@ async fn a_name_and_those_below_it_have_one_tenant() {
     one_tenant(&log, size(100, 5_000)).await.unwrap();
     let log = Log::new().await;
     without_stream_locks(&log).await;
-    let seen = one_tenant(&log, 300).await;
-    println!("no lock of names: {seen:?}");
-    assert!(seen.is_err(), "the checker saw nothing");
+    // Without the locks of names both have decided before either stands, and both win: the locks are what forbids it.
+    let tenants = [TenantId::from_uuid(Uuid::now_v7()), TenantId::from_uuid(Uuid::now_v7())];
+    for (n, tenant) in tenants.iter().enumerate() {
+        log.admin(create_tenant(*tenant, &format!("tenant-{n}"))).await;
+    }
+    let claim = |n: usize| {
+        let mut create = create_domain(["meet.test", "a.b.meet.test"][n], tenants[n]);
+        create.force_active = false;
+        let caller = member(UserId::from_uuid(Uuid::now_v7()), tenants[n]);
+        (caller, Command::CreateDomain(create), Meta::internal())
+    };
+    let answers = meet_at_the_tail(&log, [claim(0), claim(1)]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 
 /// Submits many at once as one batch: the gate of the append is closed while they queue.
