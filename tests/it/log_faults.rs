@@ -1,7 +1,9 @@
 //! Order and exclusion: positions without gap, duplicate or reordering for every reader at every moment, revisions
 //! with one winner, one tenant for a name and the names below it, and a fault that stays with whoever made it.
 //!
-//! Each checker is also shown a log whose append has the fault it is meant to find, and must find it.
+//! What must hold is also shown a log whose append has the fault. The readers find a sequence; a head that is read too
+//! early and a missing check or lock are found where two replicas meet, since under load a refused batch is tried again
+//! and hides them from the readers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

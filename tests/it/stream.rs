@@ -217,7 +217,7 @@ async fn replay_and_live_have_no_seam() {
     for (mut stream, first) in readers {
         let mut last = first;
         while last < head {
-            match stream.next().await {
+            match stream.next_or_cut().await {
                 Some(event) => {
                     assert_eq!(position(&event), last.next());
                     last = position(&event);

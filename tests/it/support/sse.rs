@@ -37,13 +37,24 @@ impl Stream {
         self.answer.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// Reads one more piece; false at the end of the stream, however it came.
+    /// Reads one more piece; false at the end of the stream. A stream that breaks off is a failure.
     pub async fn read(&mut self) -> bool {
         let piece = tokio::time::timeout(WAIT_LIMIT, self.answer.chunk()).await;
-        let Some(piece) = piece.expect("the stream says nothing").ok().flatten() else { return false };
+        let Some(piece) = piece.expect("the stream says nothing").unwrap() else { return false };
         self.bytes.extend_from_slice(&piece);
         self.waiting.extend(self.parser.feed(&piece));
         true
+    }
+
+    /// The next event; none when the connection was cut: for a reader that was not read from for too long.
+    pub async fn next_or_cut(&mut self) -> Option<SseEvent> {
+        while self.waiting.is_empty() {
+            let piece = tokio::time::timeout(WAIT_LIMIT, self.answer.chunk()).await;
+            let piece = piece.expect("the stream says nothing").ok().flatten()?;
+            self.bytes.extend_from_slice(&piece);
+            self.waiting.extend(self.parser.feed(&piece));
+        }
+        self.waiting.pop_front()
     }
 
     /// The next event; none at the end.
