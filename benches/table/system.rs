@@ -10,6 +10,7 @@ use sqlx::{Connection, Executor};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -40,7 +41,8 @@ pub struct System {
     /// The configuration of the demo.
     pub config: PathBuf,
     dir: PathBuf,
-    pid: u64,
+    /// The most memory that earlier processes of `serve` held.
+    peak_before_kib: AtomicU64,
 }
 
 impl System {
@@ -87,7 +89,7 @@ impl System {
             database_url: Secret::new(text("/database_url")?.to_owned()),
             clusters: clusters.iter().map(cluster).collect::<Result<_>>()?,
             config: PathBuf::from(text("/config")?),
-            pid: facts["pids"]["headwater"].as_u64().context("pids.headwater")?,
+            peak_before_kib: AtomicU64::new(0),
             demo,
             target_dir,
             dir,
@@ -112,9 +114,33 @@ impl System {
         Ok(url)
     }
 
-    /// The most memory that `serve` has held, in MiB.
+    /// The most memory that a process of `serve` has held, in MiB.
     pub fn peak_mib(&self) -> Result<f64> {
-        Ok(self.status("VmHWM:")? / 1024.0)
+        Ok(self.status("VmHWM:")?.max(self.peak_before_kib.load(Ordering::Relaxed) as f64) / 1024.0)
+    }
+
+    /// Ends `serve` and waits for the one that the demo starts in its place.
+    pub async fn restart_serve(&self) -> Result<()> {
+        self.peak_before_kib.fetch_max(self.status("VmHWM:")? as u64, Ordering::Relaxed);
+        let old = self.serve_pid()?;
+        let id = u32::try_from(old)
+            .ok()
+            .and_then(headwater::demo::process::ProcessId::of)
+            .context("serve is gone")?;
+        id.signal(nix::sys::signal::Signal::SIGTERM)?;
+        let deadline = Instant::now() + Duration::from_secs(START_LIMIT_SECONDS);
+        while self.serve_pid().map_or(true, |pid| pid == old) {
+            if Instant::now() > deadline {
+                bail!("serve does not come back; see bench-demo.log in the target directory");
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    fn serve_pid(&self) -> Result<u64> {
+        let facts: Value = serde_json::from_str(&std::fs::read_to_string(self.dir.join("demo.json"))?)?;
+        facts["pids"]["headwater"].as_u64().context("pids.headwater")
     }
 
     /// The memory that `serve` holds now, in KiB.
@@ -123,7 +149,7 @@ impl System {
     }
 
     fn status(&self, key: &str) -> Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.serve_pid()?))?;
         let line =
             text.lines().find(|line| line.starts_with(key)).context("no such line of /proc/PID/status")?;
         Ok(line.split_whitespace().nth(1).context("no value")?.parse()?)

@@ -5,6 +5,7 @@ use super::batch::{self, Context, Manner};
 use super::claim;
 use super::cluster::Target;
 use super::fault::DeployError;
+use super::hold::Hold;
 use super::{sql, target};
 use crate::app::App;
 use crate::command::{Command, Meta, SubmitError};
@@ -75,7 +76,7 @@ pub async fn discard(app: &App, target: &Target, name: &DomainName) -> Result<()
     release(app, target, name, domain).await?;
     let context = Context { app: app.clone(), target: target.clone() };
     let manner = Manner { whole: [domain].into(), rebuild: true };
-    batch::deploy(&context, &[domain], &manner).await?;
+    batch::deploy(&context, &[domain], &manner, &Hold::none()).await?;
     Ok(())
 }
 

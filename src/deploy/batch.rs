@@ -5,16 +5,23 @@ use super::claim::{self, Claim, Platform, Which};
 use super::cluster::Target;
 use super::fault::DeployError;
 use super::fence::Judgement;
+use super::hold::Hold;
 use super::load::{self, Candidate, Loaded, Work};
 use super::record::{self, Ended, Ending};
 use super::target::{self, Applied};
 use super::verify::{self, Check};
 use crate::app::App;
+use futures_util::StreamExt;
 use headwater_events::event::Stages;
 use headwater_events::ids::DomainId;
 use headwater_projections::powerdns::SetHash;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+/// Outcomes of one append.
+const RECORD_MAX_DOMAINS: usize = 1_000;
 
 /// What a batch works with.
 #[derive(Clone)]
@@ -54,11 +61,12 @@ pub(super) struct Manner {
     pub(super) rebuild: bool,
 }
 
-/// Deploys domains.
+/// Deploys domains; lets go of each when its outcome is recorded.
 pub(super) async fn deploy(
     context: &Context,
     domains: &[DomainId],
     manner: &Manner,
+    hold: &Hold,
 ) -> Result<Left, DeployError> {
     let cluster = context.target.cluster.id;
     let mut snapshot = claim::snapshot(&context.app.pool).await?;
@@ -86,10 +94,11 @@ pub(super) async fn deploy(
     // The snapshot ends before the next step waits for others.
     snapshot.rollback().await.map_err(DeployError::control)?;
     results.extend(apply_by_halves(context, &platform, &together).await);
+    hold.written();
     let candidates: Vec<Candidate> = streamed.into_iter().chain(together).collect();
     let stages =
         Stages { rendered: Some(rendered), activated: Some(context.app.clock.now()), verified: None };
-    finish(context, candidates, results, loaded, stages).await
+    finish(context, candidates, results, loaded, stages, hold).await
 }
 
 /// A name can be due for the domain that holds it and for one that held it: first comes the one that is wanted.
@@ -139,6 +148,7 @@ async fn finish(
     results: Vec<Result<Applied, DeployError>>,
     loaded: Loaded,
     stages: Stages,
+    hold: &Hold,
 ) -> Result<Left, DeployError> {
     fail::fail_point!("deploy.before_verify", |_| Err(DeployError::Failed("failpoint".into())));
     let mut left = Left { whole: loaded.too_large, reached: None, ended: 0 };
@@ -149,33 +159,63 @@ async fn finish(
         checksum: None,
     };
     let mut ended: Vec<Ended> = loaded.rejected.into_iter().map(rejected).collect();
-    let mut active = Vec::new();
+    let (mut checks, mut active) = (Vec::new(), Vec::new());
     for (made, result) in candidates.into_iter().zip(results) {
         match sort(context, made, result, stages, &mut left).await? {
-            Sorted::Active(check, claim, sum) => active.push((check, claim, sum)),
+            Sorted::Active(check, claim, sum) => {
+                checks.push(check);
+                active.push(Some((claim, sum)));
+            }
             Sorted::Ended(end) => ended.push(end),
             Sorted::Again => {}
         }
     }
-    let checks: Vec<Check> = active.iter().map(|(check, _, _)| check.clone()).collect();
-    let seen = verify::verify(&context.target.cluster, &checks).await;
-    let verified = Some(context.app.clock.now());
+    // What has been seen is recorded while the rest is still asked for.
+    let (seen, outcomes) = mpsc::unbounded_channel();
+    let ask = async {
+        let mut answers = verify::verify(&context.target.cluster, checks);
+        let mut any = false;
+        while let Some((at, answer)) = answers.next().await {
+            any |= answer.is_ok();
+            let Some((claim, checksum)) = active.get_mut(at).and_then(Option::take) else { continue };
+            let (ending, stages) = match answer {
+                Ok(()) => (Ending::Verified, Stages { verified: Some(context.app.clock.now()), ..stages }),
+                Err(why) => (Ending::Unverified(why), stages),
+            };
+            // The other end is there until this one is dropped.
+            let _ = seen.send(Ended { claim, ending, stages, checksum });
+        }
+        drop(seen);
+        any
+    };
+    let (any, recorded) = tokio::join!(ask, record_all(context, ended, outcomes, hold));
+    left.ended = recorded?;
     // One zone that is answered shows that the cluster is reached; one that is not may be its own fault.
-    if left.reached.is_none() && seen.iter().any(Result::is_ok) {
+    if left.reached.is_none() && any {
         left.reached = Some(Reach::All);
     }
-    for ((_, claim, checksum), seen) in active.into_iter().zip(seen) {
-        let (ending, stages) = match seen {
-            Ok(()) => (Ending::Verified, Stages { verified, ..stages }),
-            Err(why) => (Ending::Unverified(why), stages),
-        };
-        ended.push(Ended { claim, ending, stages, checksum });
-    }
-    fail::fail_point!("deploy.before_record", |_| Err(DeployError::Failed("failpoint".into())));
-    left.ended = ended.len();
-    record::record(&context.app, context.target.cluster.id, &ended).await?;
-    fail::fail_point!("deploy.after_record", |_| Err(DeployError::Failed("failpoint".into())));
     Ok(left)
+}
+
+/// Records outcomes as they come, as many at once as there are; says how many.
+async fn record_all(
+    context: &Context,
+    first: Vec<Ended>,
+    outcomes: mpsc::UnboundedReceiver<Ended>,
+    hold: &Hold,
+) -> Result<usize, DeployError> {
+    let first = (!first.is_empty()).then_some(first);
+    let rest = UnboundedReceiverStream::new(outcomes).ready_chunks(RECORD_MAX_DOMAINS);
+    let mut all = futures_util::stream::iter(first).chain(rest);
+    let mut count = 0;
+    while let Some(ended) = all.next().await {
+        fail::fail_point!("deploy.before_record", |_| Err(DeployError::Failed("failpoint".into())));
+        record::record(&context.app, context.target.cluster.id, &ended).await?;
+        fail::fail_point!("deploy.after_record", |_| Err(DeployError::Failed("failpoint".into())));
+        hold.release(ended.iter().map(|one| one.claim.domain));
+        count += ended.len();
+    }
+    Ok(count)
 }
 
 /// What follows from a result.

@@ -1,5 +1,5 @@
 //! Whole zones, compared: what the log makes of a zone at the revision that the target says it holds, against the
-//! rows that it does hold. Both are read in pages; what is kept of a row meanwhile is its fingerprint.
+//! rows that it does hold. Both are read in parts; what is kept of a row meanwhile is its fingerprint.
 
 use super::claim::{self, Claim, Platform, Snapshot, Which, unsigned};
 use super::cluster::Target;
@@ -8,6 +8,7 @@ use super::fence::Ledger;
 use super::load::{chain_ends, event};
 use super::zone::{Overlay, ZoneReader};
 use super::{sql, target};
+use futures_util::TryStreamExt;
 use headwater_events::codec;
 use headwater_events::dns::RrSetBody;
 use headwater_events::domain::soa_serial;
@@ -19,8 +20,6 @@ use sqlx::Row as _;
 use sqlx::postgres::{PgConnection, PgPool};
 use std::collections::HashMap;
 
-/// Rows of one page of the target.
-const PAGE_MAX_ROWS: i64 = 5_000;
 /// Differences of one zone that are told row by row; a zone with more is written anew.
 pub const DIFFERENCES_MAX_ROWS: usize = 5_000;
 /// Events between the target's revision and the newest that are taken back to compare.
@@ -208,22 +207,14 @@ async fn rows(
         rows.iter().for_each(|row| *open.entry(SetHash::of_row(row)).or_default() += 1);
     }
     let mut plan = Plan::default();
-    let mut last = 0;
     let mut too_many = false;
-    loop {
-        let page = sqlx::query(powerdns_sql::RECORDS_PAGE).bind(id).bind(last).bind(PAGE_MAX_ROWS);
-        let page = page.fetch_all(&mut *there).await.map_err(DeployError::target)?;
-        for row in &page {
-            let (_, stored) = target::stored_row(row).map_err(DeployError::target)?;
-            last = stored.id;
-            match open.get_mut(&SetHash::of_row(&stored.row)) {
-                Some(count) if *count > 0 => *count -= 1,
-                _ if plan.delete.len() < DIFFERENCES_MAX_ROWS => plan.delete.push(stored),
-                _ => too_many = true,
-            }
-        }
-        if i64::try_from(page.len()).unwrap_or(i64::MAX) < PAGE_MAX_ROWS {
-            break;
+    let mut found = sqlx::query(powerdns_sql::RECORDS_OF_ZONE).bind(id).fetch(&mut *there);
+    while let Some(row) = found.try_next().await.map_err(DeployError::target)? {
+        let (_, stored) = target::stored_row(&row).map_err(DeployError::target)?;
+        match open.get_mut(&SetHash::of_row(&stored.row)) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ if plan.delete.len() < DIFFERENCES_MAX_ROWS => plan.delete.push(stored),
+            _ => too_many = true,
         }
     }
     open.retain(|_, count| *count > 0);

@@ -11,9 +11,12 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::Instant;
 
 /// How long one exchange may take.
 pub const QUERY_LIMIT: Duration = Duration::from_millis(700);
+/// How long the first answer is waited for before the question is sent again; each further wait is twice as long.
+const RESEND_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The largest UDP answer that is read.
 const UDP_ANSWER_MAX_BYTES: usize = 4_096;
 
@@ -106,10 +109,19 @@ async fn over_udp(server: SocketAddr, query: &Message<Vec<u8>>) -> Result<Messag
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
-    socket.send(query.as_slice()).await?;
     let mut buffer = vec![0; UDP_ANSWER_MAX_BYTES];
+    let mut pause = RESEND_PAUSE_MIN;
+    socket.send(query.as_slice()).await?;
+    let mut resend = Instant::now() + pause;
     loop {
-        let length = socket.recv(&mut buffer).await?;
+        // A datagram may be lost, most of all on a busy machine.
+        let Ok(received) = tokio::time::timeout_at(resend, socket.recv(&mut buffer)).await else {
+            socket.send(query.as_slice()).await?;
+            pause *= 2;
+            resend = Instant::now() + pause;
+            continue;
+        };
+        let length = received?;
         if let Ok(answer) = Message::from_octets(buffer[..length].to_vec())
             && answers(&answer, query)
         {
@@ -157,4 +169,25 @@ fn read(message: &Message<Vec<u8>>, name: &Name<Vec<u8>>) -> Result<Answer, Quer
     let [answer, authority] = sections;
     let (rcode, authoritative) = (message.header().rcode(), message.header().aa());
     Ok(Answer { rcode, authoritative, answer, authority })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lost_datagram_is_sent_again() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        let asked = tokio::spawn(async move { ask(address, "example.com", RrType::SOA).await });
+        let mut buffer = [0; 512];
+        // The first question gets no answer; the same question comes once more and is answered.
+        let (first, _) = server.recv_from(&mut buffer).await.unwrap();
+        let question = buffer[..first].to_vec();
+        let (again, client) = server.recv_from(&mut buffer).await.unwrap();
+        assert_eq!(buffer[..again], question);
+        buffer[2] |= 0x84;
+        server.send_to(&buffer[..again], client).await.unwrap();
+        assert!(asked.await.unwrap().unwrap().authoritative);
+    }
 }

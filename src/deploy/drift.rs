@@ -7,6 +7,7 @@ use super::claim;
 use super::cluster::Target;
 use super::compare::{self, Comparison, Found};
 use super::fault::DeployError;
+use super::hold::Hold;
 use super::record::{self, Ended, Ending};
 use super::sql;
 use super::target::{self, Pending};
@@ -19,6 +20,7 @@ use headwater_events::ids::{ClusterId, DomainId};
 use headwater_projections::powerdns::{Difference, Plan, SetHash, sql as powerdns_sql};
 use sqlx::postgres::PgPool;
 use std::time::Duration;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Within what time every zone is compared.
@@ -68,7 +70,10 @@ pub(super) async fn round(context: &Context) -> Result<(), DeployError> {
         if app.stop.is_cancelled() {
             return Ok(());
         }
+        let began = Instant::now();
         check(context, *domain).await?;
+        // Half of the time at most: deployment goes first.
+        tokio::time::sleep(began.elapsed()).await;
         let checked = sqlx::query(sql::CHECKED).bind(cluster.as_uuid()).bind([domain.as_uuid()]);
         checked.execute(&app.pool).await.map_err(DeployError::control)?;
     }
@@ -99,7 +104,7 @@ async fn check(context: &Context, domain: DomainId) -> Result<(), DeployError> {
                 Some(plan) => mend(target, &compared, plan, *checksum).await?,
                 None => {
                     let manner = Manner { whole: [domain].into(), rebuild: true };
-                    batch::deploy(context, &[domain], &manner).await?;
+                    batch::deploy(context, &[domain], &manner, &Hold::none()).await?;
                     true
                 }
             };
@@ -170,7 +175,7 @@ pub async fn verify_zone(
     })
 }
 
-/// Renders a zone anew and replaces it, in one transaction; says what differed before.
+/// Renders a zone anew, compares it and replaces what differs, in one transaction; says what differed before.
 ///
 /// # Errors
 /// When one of the databases fails, or the target holds what this log does not know.
@@ -183,14 +188,21 @@ pub async fn rebuild_zone(
     let Some(compared) = compare::compare(&app.pool, target, domain).await? else { return Ok(Vec::new()) };
     let differences = match &compared.found {
         Found::Ahead(why) => return Err(DeployError::Refused(why.clone())),
-        Found::Moving => Vec::new(),
-        Found::Compared { differences, .. } => differences.clone(),
+        Found::Compared { differences, .. } if differences.is_empty() => return Ok(Vec::new()),
+        Found::Compared { differences, plan: Some(plan), checksum }
+            if mend(target, &compared, plan, *checksum).await? =>
+        {
+            differences.clone()
+        }
+        found => {
+            let manner = Manner { whole: [domain].into(), rebuild: true };
+            let left = batch::deploy(&context, &[domain], &manner, &Hold::none()).await?;
+            if let Some(Reach::Nothing(why)) = left.reached {
+                return Err(DeployError::Unreachable(why));
+            }
+            if let Found::Compared { differences, .. } = found { differences.clone() } else { Vec::new() }
+        }
     };
-    let manner = Manner { whole: [domain].into(), rebuild: true };
-    let left = batch::deploy(&context, &[domain], &manner).await?;
-    if let Some(Reach::Nothing(why)) = left.reached {
-        return Err(DeployError::Unreachable(why));
-    }
     if !differences.is_empty() {
         told(&context, &compared, &differences).await?;
     }

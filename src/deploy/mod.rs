@@ -1,7 +1,7 @@
 //! Level-triggered deployment: a worker per DNS cluster makes what is active what is desired.
 //!
 //! `claim` what is due → `load` and render it → `target` writes it, behind the `fence` → `verify` reads it back over
-//! `dns` → `record` says so in the log; `batch` is that way for many domains, `worker` drives it. `drift` and
+//! `dns` → `record` says so in the log; `batch` is that way for many domains, `worker` drives it with what it has on `hold`. `drift` and
 //! `compare` look at whole zones, `ahead` decides about what the log does not know, `probe` tests a cluster.
 
 mod ahead;
@@ -13,6 +13,7 @@ mod dns;
 mod drift;
 mod fault;
 mod fence;
+mod hold;
 mod lease;
 mod load;
 mod probe;

@@ -4,17 +4,19 @@
 use super::cluster::ClusterRow;
 use super::dns::{self, Answer};
 use super::fence::serial_before;
-use super::sample::{Expect, Sample};
+use super::sample::{Expect, SAMPLES_MAX_RRSETS, Sample};
 use domain::base::iana::Rcode;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, Stream, StreamExt};
 use headwater_events::dns::{DomainName, RrType};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Zones that are asked about at once.
-const IN_FLIGHT_MAX_ZONES: usize = 48;
+/// Zones of one batch that are asked about at once: more of them overflow the buffer of a socket.
+const IN_FLIGHT_MAX_ZONES: usize = 16;
+/// RRsets that are asked of all zones together, beyond one of each.
+const SAMPLES_MAX_OF_ALL: usize = 64;
 /// How long an answer may lag behind the activation before the deployment waits for it.
 pub const VERIFY_LIMIT: Duration = Duration::from_millis(1_000);
 /// The first pause between two tries; each further one is twice as long.
@@ -34,26 +36,48 @@ pub struct Check {
 /// What was seen: nothing wrong, or the first thing that was.
 pub type Seen = Result<(), String>;
 
-/// Checks many zones at each listener of a cluster. The answers are in the order of the checks.
-pub async fn verify(cluster: &ClusterRow, checks: &[Check]) -> Vec<Seen> {
+/// Checks many zones at each listener of a cluster; gives each outcome, with the place of its check, as it is known.
+pub fn verify(cluster: &ClusterRow, checks: Vec<Check>) -> impl Stream<Item = (usize, Seen)> + Unpin + use<> {
     let deadline = Instant::now() + VERIFY_LIMIT;
     let listeners: Vec<_> = cluster.listeners().collect();
-    let one = |check: Check| check_all(listeners.clone(), check, deadline);
-    stream::iter(checks.to_vec()).map(one).buffered(IN_FLIGHT_MAX_ZONES).collect().await
+    let samples = samples_of_each(checks.len());
+    let one = move |(at, mut check): (usize, Check)| {
+        check.samples.truncate(samples);
+        let listeners = listeners.clone();
+        Box::pin(async move { (at, check_all(listeners, check, deadline).await) })
+    };
+    stream::iter(checks.into_iter().enumerate()).map(one).buffer_unordered(IN_FLIGHT_MAX_ZONES)
+}
+
+/// RRsets that are asked of each zone: the more zones are asked about, the fewer.
+fn samples_of_each(zones: usize) -> usize {
+    (SAMPLES_MAX_OF_ALL / zones.max(1)).clamp(1, SAMPLES_MAX_RRSETS)
 }
 
 async fn check_all(listeners: Vec<(&'static str, SocketAddr)>, check: Check, deadline: Instant) -> Seen {
+    // The first listener is the PowerDNS itself: its serial tells the revision. What stands in front of it can differ
+    // in what it has cached, name by name: there the samples tell, and the serial only where there are none.
+    let mut behind = false;
     for (what, server) in listeners {
-        let seen = check_until(server, &check, deadline).await;
+        let serial_first = !behind || check.samples.is_empty();
+        let seen = check_until(server, &check, serial_first, deadline).await;
         seen.map_err(|fault| format!("{what} at {server}: {fault}"))?;
+        behind = true;
     }
     Ok(())
 }
 
-async fn check_until(server: SocketAddr, check: &Check, deadline: Instant) -> Seen {
+async fn check_until(server: SocketAddr, check: &Check, serial_first: bool, deadline: Instant) -> Seen {
     let mut pause = RETRY_PAUSE;
     loop {
-        let seen = check_once(server, check).await;
+        let seen = match serial_first {
+            true => check_once(server, check).await,
+            // What is not as expected may be newer: then the serial decides.
+            false => match check_samples(server, check).await {
+                Ok(()) => Ok(()),
+                Err(_) => check_once(server, check).await,
+            },
+        };
         if seen.is_ok() || Instant::now() + pause >= deadline {
             return seen;
         }
@@ -80,6 +104,10 @@ async fn check_once(server: SocketAddr, check: &Check) -> Seen {
         _ if !answer.authoritative => return Err(format!("{zone} is answered without authority")),
         _ => {}
     }
+    check_samples(server, check).await
+}
+
+async fn check_samples(server: SocketAddr, check: &Check) -> Seen {
     for sample in &check.samples {
         check_sample(server, sample).await?;
     }

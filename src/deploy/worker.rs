@@ -1,25 +1,29 @@
 //! The reconciler of one cluster: woken by the head of the log or by its poll, it claims what is due while it holds
 //! the cluster's lease. A few batches are on their way at once, so that one slow read-back does not hold up the next
-//! claims; a domain is in at most one of them. Every wake-up may be lost: the poll finds the same work.
+//! claims; a domain is in hand of at most one of them. Every wake-up may be lost: the poll finds the same work.
 
 use super::batch::{self, Context, Left, Manner, Reach};
 use super::claim::{self, Due};
 use super::cluster::{ClusterRow, Target};
 use super::drift;
 use super::fault::DeployError;
+use super::hold::{Hold, Holds};
 use super::lease::Lease;
 use super::load::WHOLE_MAX_RECORDS;
 use super::{probe, sql};
 use crate::app::App;
 use headwater_events::ids::DomainId;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Batches of many domains on their way at once.
-const BATCHES_MAX_COUNT: usize = 2;
+/// Batches of many domains that are being written at once.
+const WRITING_MAX_BATCHES: usize = 2;
+/// Batches of many domains on their way at once, those that are only read back among them.
+const BATCHES_MAX_COUNT: usize = 8;
 /// Very large zones on their way at once.
 const LARGE_MAX_COUNT: usize = 1;
 /// Events or records of one batch, about.
@@ -59,6 +63,7 @@ pub(super) async fn run(app: App, cluster: ClusterRow, stop: CancellationToken) 
         lease,
         jobs: JoinSet::new(),
         running: HashMap::new(),
+        holds: Arc::default(),
         whole: BTreeSet::new(),
         down: None,
         unseen: false,
@@ -77,6 +82,7 @@ struct Worker {
     lease: Lease,
     jobs: JoinSet<Done>,
     running: HashMap<Id, Job>,
+    holds: Arc<Holds>,
     /// What has to be claimed whole.
     whole: BTreeSet<DomainId>,
     /// Until when the cluster is left alone, and for how long the next time.
@@ -98,6 +104,7 @@ impl Worker {
                 tokio::select! {
                     () = stop.cancelled() => break,
                     moved = head.changed() => if moved.is_err() { break },
+                    () = self.holds.freed.notified() => {}
                     done = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => {
                         if let Some(done) = done { self.done(done).await; }
                     }
@@ -143,10 +150,12 @@ impl Worker {
             return Ok(false);
         }
         self.start_rounds(&context);
-        let in_hand: BTreeSet<DomainId> = self.running.values().flat_map(Job::domains).collect();
-        if self.count(|job| matches!(job, Job::Batch(_))) >= BATCHES_MAX_COUNT {
+        if self.holds.writing() >= WRITING_MAX_BATCHES
+            || self.count(|job| matches!(job, Job::Batch(_))) >= BATCHES_MAX_COUNT
+        {
             return Ok(false);
         }
+        let in_hand = self.holds.domains();
         let most = self.app.config.deploy.batch_domains;
         let due = claim::due(&self.app.pool, self.cluster.id, &in_hand, most).await?;
         if due.is_empty() {
@@ -212,10 +221,18 @@ impl Worker {
         let domains: Vec<DomainId> = job.domains().collect();
         let whole = domains.iter().filter(|id| self.whole.contains(id)).copied().collect();
         let (context, running) = (context.clone(), job.clone());
+        let hold = match job {
+            Job::Batch(_) | Job::Large(_) => self.holds.take(&domains),
+            Job::Drift | Job::Probe => Hold::none(),
+        };
+        if matches!(job, Job::Large(_)) {
+            // It has a place of its own.
+            hold.written();
+        }
         let handle = self.jobs.spawn(async move {
             match running {
                 Job::Batch(_) | Job::Large(_) => {
-                    batch::deploy(&context, &domains, &Manner { whole, rebuild: false }).await
+                    batch::deploy(&context, &domains, &Manner { whole, rebuild: false }, &hold).await
                 }
                 Job::Drift => drift::round(&context).await.map(|()| Left::default()),
                 Job::Probe => {

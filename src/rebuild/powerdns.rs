@@ -5,10 +5,12 @@
 use super::{Difference, Kind, Phase, Progress, RebuildError, Watch, sql};
 use crate::app::App;
 use crate::deploy::{Target, clusters, deployed, rebuild_zone, verify_zone};
+use futures_util::future::try_join_all;
 use headwater_events::dns::DomainName;
 use headwater_events::ids::DomainId;
 use headwater_projections::powerdns::{Difference as Row, Row as ZoneRow};
 use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
 /// What is done with each zone.
@@ -41,29 +43,47 @@ pub async fn walk(
         Some(_) => i64::try_from(targets.len()).unwrap_or(i64::MAX),
         None => sqlx::query_scalar(sql::DEPLOYMENTS).fetch_one(&app.pool).await?,
     };
-    let (mut done, mut differences) = (0, Vec::new());
-    for target in &targets {
-        let mut page = match &one {
-            Some(one) => vec![one.clone()],
-            None => deployed(&app.pool, target.cluster.id, None).await?,
-        };
-        while let Some((_, last)) = page.last().cloned() {
-            for (id, name) in page {
-                watch(Progress { phase, done, total });
-                let found = match intent {
-                    Intent::Verify => verify_zone(&app.pool, target, id).await?,
-                    Intent::Rebuild => rebuild_zone(app, target, id).await?,
-                };
-                differences.extend(told(&target.cluster.name, &name, &found));
-                done += 1;
-            }
-            page = match one {
-                Some(_) => Vec::new(),
-                None => deployed(&app.pool, target.cluster.id, Some(&last)).await?,
-            };
-        }
-    }
+    // The clusters side by side: none waits for another.
+    let walked = Mutex::new((0, watch));
+    let step = || {
+        let mut walked = walked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (done, watch) = &mut *walked;
+        watch(Progress { phase, done: *done, total });
+        *done += 1;
+    };
+    let walks = targets.iter().map(|target| walk_cluster(app, intent, target, one.as_ref(), &step));
+    let differences = try_join_all(walks).await?.into_iter().flatten().collect();
+    let (done, watch) = walked.into_inner().unwrap_or_else(PoisonError::into_inner);
     watch(Progress { phase, done, total });
+    Ok(differences)
+}
+
+async fn walk_cluster(
+    app: &App,
+    intent: Intent,
+    target: &Target,
+    one: Option<&(DomainId, DomainName)>,
+    step: &(dyn Fn() + Sync),
+) -> Result<Vec<Difference>, RebuildError> {
+    let mut differences = Vec::new();
+    let mut page = match one {
+        Some(one) => vec![one.clone()],
+        None => deployed(&app.pool, target.cluster.id, None).await?,
+    };
+    while let Some((_, last)) = page.last().cloned() {
+        for (id, name) in page {
+            step();
+            let found = match intent {
+                Intent::Verify => verify_zone(&app.pool, target, id).await?,
+                Intent::Rebuild => rebuild_zone(app, target, id).await?,
+            };
+            differences.extend(told(&target.cluster.name, &name, &found));
+        }
+        page = match one {
+            Some(_) => Vec::new(),
+            None => deployed(&app.pool, target.cluster.id, Some(&last)).await?,
+        };
+    }
     Ok(differences)
 }
 

@@ -209,7 +209,12 @@ impl Committer {
         let (sender, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
         let head = Head::default();
         // A batch that cannot have a lock fails, and is tried again, rather than hang.
-        let options = pool::options(url)?.options([("lock_timeout", "2s")]);
+        // All it sends are lookups by key: they are planned once, not for every batch, and never as the table was small.
+        let options = pool::options(url)?.options([
+            ("lock_timeout", "2s"),
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+        ]);
         let committer = Self {
             queue,
             waiting: VecDeque::new(),

@@ -107,12 +107,9 @@ pub const RECORDS_OF_NAMES: &str = concat!(
      join records r on r.name = n.name and r.domain_id = n.domain_id"
 );
 
-/// $1 zone's id, $2 the last id had, $3 how many: the next rows of a zone.
-pub const RECORDS_PAGE: &str = concat!(
-    "select ",
-    record_columns!(),
-    " from records r where r.domain_id = $1 and r.id > $2 order by r.id limit $3"
-);
+/// $1 zone's id: its rows, in no order.
+pub const RECORDS_OF_ZONE: &str =
+    concat!("select ", record_columns!(), " from records r where r.domain_id = $1");
 
 /// $1 ids.
 pub const RECORDS_DELETE: &str = "delete from records where id = any($1)";
@@ -159,7 +156,7 @@ pub const ALL_TARGET: &[&str] = &[
     DOMAINS_DELETE,
     DOMAIN_AS_WRITTEN,
     RECORDS_OF_NAMES,
-    RECORDS_PAGE,
+    RECORDS_OF_ZONE,
     RECORDS_DELETE,
     RECORDS_CLEAR,
     METADATA_CLEAR,
