@@ -119,6 +119,11 @@ pub struct FrameBounds {
 }
 
 impl FrameBounds {
+    /// The most frames.
+    pub fn frames_max(&self) -> usize {
+        self.frames_max
+    }
+
     /// For the answer to a request of so many artifacts.
     pub fn artifacts(count: usize, budget: ArtifactBudget) -> Self {
         let frames_max = count.min(BULK_ARTIFACTS_MAX);
@@ -192,7 +197,8 @@ impl FrameDecoder {
             match self.state {
                 State::Length => {
                     let Some(length) = self.take(4, input) else { return Ok(None) };
-                    self.state = match length.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte)) {
+                    self.state = match length.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
+                    {
                         0 => State::Ended,
                         length if length > FRAME_HEADER_MAX_BYTES => {
                             return Err(FrameError::HeaderTooLarge(length));

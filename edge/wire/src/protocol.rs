@@ -384,12 +384,7 @@ impl Refused {
     /// A refusal within the bounds of a report: what is too long is cut.
     pub fn new(domain: &str, revision: Revision, code: &str, detail: &str) -> Self {
         let detail = cut(detail, DETAIL_MAX_BYTES).to_owned();
-        Self {
-            domain: domain.to_owned(),
-            revision,
-            code: cut(code, CODE_MAX_BYTES).to_owned(),
-            detail,
-        }
+        Self { domain: domain.to_owned(), revision, code: cut(code, CODE_MAX_BYTES).to_owned(), detail }
     }
 
     /// What faults have to say, in one line within the bound.

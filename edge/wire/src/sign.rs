@@ -180,7 +180,9 @@ impl SigningKey {
     /// # Errors
     /// When the document holds no Ed25519 key.
     pub fn from_pkcs8(document: &SecretBytes) -> Result<Self, SignError> {
-        Ed25519KeyPair::from_pkcs8_maybe_unchecked(document.expose()).map(Self).map_err(|_| SignError::NotAKey)
+        Ed25519KeyPair::from_pkcs8_maybe_unchecked(document.expose())
+            .map(Self)
+            .map_err(|_| SignError::NotAKey)
     }
 
     /// The seed, to be sealed or written to a file of its owner alone.

@@ -157,7 +157,7 @@ impl SnapshotReader {
     }
 
     fn artifact(&mut self, checksum: Checksum, bytes: Vec<u8>) -> Result<Part, SnapshotRefusal> {
-        if !self.last.as_ref().is_some_and(|last| last.page().through == last.page().head) {
+        if self.last.as_ref().is_none_or(|last| last.page().through != last.page().head) {
             return Err(SnapshotRefusal::EarlyArtifact);
         }
         self.has_artifacts = true;

@@ -85,7 +85,8 @@ impl Task {
     /// When this version does not know it: answer with [`Outcome::Unsupported`].
     pub fn work(&self) -> Result<Work, Unsupported> {
         let value = serde_json::json!({"kind": self.kind, "input": self.input});
-        serde_json::from_value(value).map_err(|_| Unsupported(self.kind.chars().take(CODE_MAX_BYTES).collect()))
+        serde_json::from_value(value)
+            .map_err(|_| Unsupported(self.kind.chars().take(CODE_MAX_BYTES).collect()))
     }
 }
 

@@ -21,11 +21,8 @@ pub fn is_zone_name(text: &str) -> bool {
 }
 
 fn is_name_of(text: &str, allowed: fn(u8) -> bool) -> bool {
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= LABEL_MAX_BYTES
-            && label.bytes().all(allowed)
-    };
+    let is_label =
+        |label: &str| !label.is_empty() && label.len() <= LABEL_MAX_BYTES && label.bytes().all(allowed);
     text.len() <= NAME_MAX_BYTES && text.split('.').all(is_label)
 }
 

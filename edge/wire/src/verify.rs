@@ -205,13 +205,12 @@ fn read(
         return Err(Refusal::TooLarge(bytes.len()));
     }
     pins.keys.verify(context, bytes, signature)?;
-    let page: Page =
-        canonical::read_schema(bytes, u64::from(PAGE_SCHEMA), PAGE_MAX_BYTES).map_err(|error| {
-            match error {
-                CanonicalError::UnknownSchema { found, .. } => Refusal::UnknownSchema(found),
-                other => Refusal::Malformed(other),
-            }
-        })?;
+    let page: Page = canonical::read_schema(bytes, u64::from(PAGE_SCHEMA), PAGE_MAX_BYTES).map_err(
+        |error| match error {
+            CanonicalError::UnknownSchema { found, .. } => Refusal::UnknownSchema(found),
+            other => Refusal::Malformed(other),
+        },
+    )?;
     if !page.agent.holds(reader.agent) {
         return Err(Refusal::AgentRange(reader.agent));
     }
@@ -242,11 +241,8 @@ impl Pins {
     pub fn after(&self, page: &VerifiedPage) -> Self {
         let page = page.page();
         let is_newer = page.epoch > self.epoch || page.issued_at >= self.keys_at;
-        let (keys, keys_at) = if is_newer {
-            (page.keys.clone(), page.issued_at)
-        } else {
-            (self.keys.clone(), self.keys_at)
-        };
+        let (keys, keys_at) =
+            if is_newer { (page.keys.clone(), page.issued_at) } else { (self.keys.clone(), self.keys_at) };
         Self { edge: self.edge, epoch: page.epoch, through: page.through, keys, keys_at }
     }
 }
