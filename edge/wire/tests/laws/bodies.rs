@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::given::*;
 
-fn heartbeat() -> Value {
+pub fn heartbeat() -> Value {
     json!({
         "sequence": 7, "agent": {"version": "0.1.0", "protocol": 1}, "at": "2023-11-14T22:13:20.005Z",
         "cells": [{"cell": 0, "http_ready": true, "https_ready": false, "epoch": 1, "sequence": 14}],

@@ -10,11 +10,13 @@ use headwater_edge_wire::cell::GenerationManifest;
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::compiled::{CompiledDomain, DeltaLine, OpenedKeys, compile};
 use headwater_edge_wire::frame::{FRAME_END, encode_artifact, encode_page};
-use headwater_edge_wire::ids::{Epoch, Generation, Sequence, Version};
+use headwater_edge_wire::ids::*;
 use headwater_edge_wire::manifest::Page;
+use headwater_edge_wire::protocol::*;
 use headwater_edge_wire::seal::{ContentKey, SealedContentKey, SealedKey, SealingPrivateKey};
 use headwater_edge_wire::secret::SecretArray;
 use headwater_edge_wire::sign::{Context, Signature};
+use headwater_edge_wire::tasks::*;
 
 use super::given::*;
 
@@ -99,6 +101,47 @@ fn limits_of_every_profile() {
         let name = serde_json::to_value(profile).unwrap();
         is_golden(&format!("limits.{}.json", name.as_str().unwrap()), &bytes);
     }
+}
+
+/// The bodies of the routes: an agent of this version goes on sending and reading exactly these.
+#[test]
+fn bodies() {
+    let value = |value: serde_json::Value| serde_json::to_vec(&value).unwrap();
+    let heartbeat = Heartbeat::parse(&value(super::bodies::heartbeat())).unwrap();
+    is_golden("heartbeat.1.json", &serde_json::to_vec(&heartbeat).unwrap());
+    let applied =
+        Applied { cell: CellNumber::first(1)[0], epoch: Epoch::from(1), sequence: Sequence::from(14) };
+    is_golden("applied.1.json", &serde_json::to_vec(&applied).unwrap());
+    let refused = vec![Refused::new("example.com", Revision::from(7), "checksum", "another checksum")];
+    is_golden("rejected.1.json", &serde_json::to_vec(&Rejected { refused }).unwrap());
+    let request = ArtifactsRequest { checksums: vec![Checksum::of(b"a"), Checksum::of(b"b")] };
+    is_golden("artifacts-request.1.json", &serde_json::to_vec(&request).unwrap());
+    let register = RegisterRequest {
+        edge: edge_id(100),
+        token: Some(secret("hw_token")),
+        agent: heartbeat.agent.clone(),
+        csr: "csr".into(),
+        sealing_key: serde_json::from_value(serde_json::json!(X25519_OF_SEVENS)).unwrap(),
+    };
+    is_golden("register.1.json", register.to_json().unwrap().expose());
+    let answer = RegisterAnswer {
+        edge: edge_id(100),
+        certificate: "certificate".into(),
+        not_after: NOW,
+        authorities: "authorities".into(),
+        keys: ring(&[1]),
+        cells: 8,
+        heartbeat_seconds: 15,
+    };
+    is_golden("register-answer.1.json", &serde_json::to_vec(&answer).unwrap());
+    let answer =
+        HeartbeatAnswer { sequence: Sequence::from(7), at: NOW, heartbeat_seconds: 15, has_tasks: true };
+    is_golden("heartbeat-answer.1.json", &serde_json::to_vec(&answer).unwrap());
+    let work = Work::OriginTest { origin: origin(), path: "/".into() };
+    let items = vec![Task::new(TaskId::from_uuid(uuid(5)), &work, NOW).unwrap()];
+    is_golden("tasks.1.json", &serde_json::to_vec(&TaskPage { items }).unwrap());
+    let result = TaskResult { outcome: Outcome::Failed, detail: Some("why".into()), output: 1.into() };
+    is_golden("task-result.1.json", &serde_json::to_vec(&result).unwrap());
 }
 
 /// What was sealed once opens for ever; sealing draws random numbers, so the bytes themselves are made once.

@@ -1,4 +1,4 @@
-//! Hostile strings: refused by name where a grammar says so, else carried as data, byte for byte, to the cell.
+//! Hostile strings: refused by name where a grammar says so, else carried as data, byte for byte.
 
 use headwater_edge_wire::artifact::{Artifact, ArtifactBudget, CheckedArtifact, Scheme};
 use headwater_edge_wire::check::FaultCode;
@@ -94,7 +94,7 @@ fn every_string_field_refuses_what_could_end_a_line() {
 }
 
 #[test]
-fn what_a_path_may_hold_reaches_the_cell_unchanged() {
+fn what_a_path_may_hold_is_carried_as_data() {
     for data in DATA {
         let name = format!("a{data}.example.com");
         if *data != "--" {
