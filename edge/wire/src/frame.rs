@@ -124,6 +124,12 @@ impl FrameBounds {
         self.frames_max
     }
 
+    /// The same with at most so many bytes of bodies in all: what the reader has room for.
+    #[must_use]
+    pub fn with_total_bytes(self, max: u64) -> Self {
+        Self { total_max_bytes: self.total_max_bytes.min(max), ..self }
+    }
+
     /// For the answer to a request of so many artifacts.
     pub fn artifacts(count: usize, budget: ArtifactBudget) -> Self {
         let frames_max = count.min(BULK_ARTIFACTS_MAX);

@@ -36,8 +36,8 @@ pub enum SnapshotRefusal {
     #[error("domain {0} is removed, a snapshot has live domains only")]
     Removed(DomainId),
     /// More domains than an edge may have.
-    #[error("more than {DOMAINS_PER_EDGE_MAX} domains")]
-    TooMany,
+    #[error("more than {0} domains")]
+    TooMany(usize),
     /// An artifact that no descriptor names, or a second time.
     #[error("artifact {0} was not announced, or has come before")]
     Unannounced(Checksum),
@@ -75,6 +75,7 @@ pub struct SnapshotReader {
     domains: BTreeMap<DomainId, LiveDescriptor>,
     wanted: BTreeMap<Checksum, DomainId>,
     has_artifacts: bool,
+    domains_max: usize,
 }
 
 impl SnapshotReader {
@@ -88,7 +89,14 @@ impl SnapshotReader {
             domains: BTreeMap::new(),
             wanted: BTreeMap::new(),
             has_artifacts: false,
+            domains_max: DOMAINS_PER_EDGE_MAX,
         }
+    }
+
+    /// The same for an edge that has room for fewer domains.
+    #[must_use]
+    pub fn with_domains_max(self, max: usize) -> Self {
+        Self { domains_max: self.domains_max.min(max), ..self }
     }
 
     /// Takes bytes from the front of `input` until an artifact is whole or the input is used up.
@@ -148,8 +156,8 @@ impl SnapshotReader {
             if let Some(twice) = self.domains.insert(live.id, live) {
                 return Err(SnapshotRefusal::Twice(twice.id));
             }
-            if self.domains.len() > DOMAINS_PER_EDGE_MAX {
-                return Err(SnapshotRefusal::TooMany);
+            if self.domains.len() > self.domains_max {
+                return Err(SnapshotRefusal::TooMany(self.domains_max));
             }
         }
         self.last = Some(verified);

@@ -64,6 +64,8 @@ fn every_bound_is_told() {
     assert!(decode(&stream(&[&long[1..], &long[1..]]), 999, bounds).is_ok());
     let signed = page().sign(&key(1), Context::Snapshot).unwrap();
     assert_eq!(refused(&encode_page(signed.signature, &signed.bytes).unwrap()), FrameError::Kind);
+    let room = |bytes| decode(&stream(&[b"ab", b"cd"]), 1, bounds.with_total_bytes(bytes));
+    assert_eq!((room(4).unwrap().len(), room(3)), (2, Err(FrameError::TooLong(3))));
     assert_eq!(FrameBounds::artifacts(usize::MAX, small()).frames_max(), BULK_ARTIFACTS_MAX);
 }
 

@@ -233,6 +233,7 @@ fn every_fault_is_named_at_once() {
         ("/certificates/0/names", FaultCode::Count),
     ];
     assert_eq!(found, expected.map(|(pointer, code)| (pointer.to_owned(), code)));
+    assert_eq!(faults(|a| a.hostnames = vec![hostname("x"); 2_000]).len(), 1_000);
     assert_eq!(faults(|a| a.certificates = vec![a.certificates[0].clone(); 65]).len(), 1 + 64);
 }
 
@@ -244,6 +245,10 @@ fn no_key_can_stand_in_an_artifact() {
         assert_eq!(faults(|a| a.certificates[0].chain_pem = chain), [syntax("/certificates/0/chain_pem")]);
     }
     assert_eq!(faults(|a| a.certificates[0].chain_pem = format!("{LEAF}{LEAF}")), []);
+    let fitting = (80 << 10) / LEAF.len();
+    assert_eq!(faults(|a| a.certificates[0].chain_pem = LEAF.repeat(fitting)), []);
+    let chain = LEAF.repeat(fitting + 1);
+    assert_eq!(faults(|a| a.certificates[0].chain_pem = chain), [syntax("/certificates/0/chain_pem")]);
 }
 
 #[test]

@@ -144,3 +144,34 @@ fn every_truncation_is_told() {
         assert!(read(&whole[..length], &pins_of_new_edge(), 999).is_err(), "cut at {length}");
     }
 }
+
+/// One domain more than the edge has room for.
+#[test]
+fn too_many_domains_are_refused() {
+    let model = descriptor(1, &Artifact { certificates: vec![], ..artifact() });
+    let head = 1_001_u32;
+    let mut snapshot =
+        SnapshotReader::new(pins_of_new_edge(), reader(), ArtifactBudget::default()).with_domains_max(1_000);
+    for after in (0..head).step_by(PAGE_DESCRIPTORS_MAX) {
+        let through = (after + 500).min(head);
+        let descriptors = (after + 1..=through).map(|n| {
+            let checksum = Checksum::of(&n.to_be_bytes());
+            Descriptor::Live(LiveDescriptor {
+                sequence: n.into(),
+                id: domain_id(n.into()),
+                checksum,
+                ..model.clone()
+            })
+        });
+        let descriptors = descriptors.collect();
+        let page =
+            Page { after: after.into(), through: through.into(), head: head.into(), descriptors, ..page() };
+        let frame = page_frame(&page);
+        let read = snapshot.read(&mut frame.as_slice());
+        assert_eq!(
+            matches!(read, Err(SnapshotRefusal::TooMany(1_000))),
+            through == head,
+            "{through}: {read:?}"
+        );
+    }
+}
