@@ -195,10 +195,8 @@ class Cell:
 
     def control(self, method, path, body=b""):
         with socket.socket(socket.AF_UNIX) as s:
-            here = os.getcwd()
             s.settimeout(30)
             s.connect(f"{self.folder}/run/control.sock")
-            os.chdir(here)
             s.sendall(f"{method} {path} HTTP/1.1\r\nHost: control\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
             return read_answer(s)
 
@@ -247,6 +245,10 @@ def read_answer(s, head=False):
             part = s.recv(65536)
         except ConnectionResetError:
             part = b""
+        except TimeoutError:
+            if not data:
+                raise
+            part = b""                        # an answer on a connection that stays open
         if not part:
             break
         data += part

@@ -137,12 +137,11 @@ local function invalidate()
   end
 end
 
--- s: the status was moved out of the reach of stale-if-error; u: an unsafe method succeeded; n: the answer may not be stored.
+-- u: an unsafe method succeeded; n: the answer may not be stored.
 local function flagged(p)
-  local flags = p.flags
-  if flags:find("s", 1, true) then ngx.status = ngx.status - 80 end
-  if flags:find("u", 1, true) then invalidate() end
-  if flags:find("n", 1, true) then
+  if p.flags == "u" then
+    invalidate()
+  elseif p.flags == "n" then
     local h = state.find(var.host)
     if h and h.cached then pass(h) end
   end

@@ -17,12 +17,10 @@ local WEBSOCKET_READ_MS = 3600000
 local STORED_SECONDS = 86400 * 30
 local REPEATABLE = { GET = true, HEAD = true, OPTIONS = true, PUT = true, DELETE = true }
 local SAFE = { GET = true, HEAD = true, OPTIONS = true }
--- Statuses that nginx would hide behind a stale answer although they are answers (RFC 5861 4): moved by 80 and back.
-local MOVED = { [403] = true, [404] = true, [429] = true }
-
 local function refuse(status, error, detail)
   header["Proxy-Status"] = "headwater; error=" .. error .. (detail and '; details="' .. detail:gsub('[^%w%-%._ ]', "") .. '"' or "")
   ngx.ctx.final = true
+  var.hw_err = status       -- @backup keeps it
   return ngx.exit(status)
 end
 
@@ -79,11 +77,11 @@ end
 
 -- After the primary failed: the backup answers, where there is one and the request may be repeated.
 local function second(p)
-  if not p.b or var.hw_pick == "backup" or not SAFE[ngx.req.get_method()] or var.hw_err ~= "" then
+  if not p.b or var.hw_pick == "backup" or not SAFE[ngx.req.get_method()] or (var.hw_err ~= "" and var.hw_err ~= "502") then
     ngx.ctx.final = true
-    return ngx.exit(502)
+    local status = tonumber(var.hw_err) or tonumber((var.upstream_status or ""):match("(50[24])%D*$")) or 502
+    return ngx.exit(status)
   end
-  var.hw_err = "1"
   if var.hw_pick == "primary" then health.failed(p.health, p.b) end
   return "backup"
 end
@@ -147,7 +145,7 @@ function M.balance()
 end
 
 local function stored_key(p)
-  return "d" .. ngx.md5_bin(p.s.key .. (var.http_x_forwarded_proto or "") .. "://" .. var.host .. var.request_uri)
+  return ngx.md5_bin(p.s.key .. (var.http_x_forwarded_proto or "") .. "://" .. var.host .. var.request_uri)
 end
 
 -- The rules of the cache as nginx on the client's side understands them.
@@ -164,36 +162,65 @@ local function cache_headers(d, client_cc)
   header["X-HW-CC"] = d.browser < 0 and client_cc or nil
 end
 
+-- What the next revalidation or failure has to know of an answer that is stored now. Forgetting it is safe: a 304 then renews
+-- nothing and an error is shown as it is.
+local function remember(p, d, headers, key)
+  if d.by_default and (headers["ETag"] or headers["Last-Modified"]) then stored:set("d" .. key, true, STORED_SECONDS) end
+  if d.sie > 0 then
+    local till = ngx.time() + d.ttl + d.sie
+    stored:set("s" .. key, till, d.ttl + d.sie)
+  end
+end
+
+-- n: not storable by what the origin said (never by what this client sent); u: an unsafe method succeeded.
+local function flags_of(d, status, method, own)
+  if not SAFE[method] then return status >= 200 and status < 400 and "u" or "-" end
+  if method == "GET" and status < 500 and status ~= 304 and not own and not d.store and not d.keep and not var.http_authorization then
+    return "n"
+  end
+  return "-"
+end
+
+-- The client's side has an expired answer that may still serve: a connection that ends without an answer makes nginx use it.
+local function stale_serves(status, key)
+  if status ~= 500 and status ~= 502 and status ~= 503 and status ~= 504 or var.http_x_hw_s ~= "EXPIRED" then return false end
+  local till = stored:get("s" .. key)
+  return till ~= nil and till >= ngx.time()
+end
+
+-- What a shared cache has to know and the origin left out.
+local function complete(d, status, headers)
+  if (policy.joined(headers["Date"]) or "") == "" then header["Date"] = ngx.http_time(ngx.time()) end
+  if headers["Content-Encoding"] then
+    local vary = policy.joined(headers["Vary"]) or ""
+    if not vary:lower():find("accept-encoding", 1, true) then header["Vary"] = vary == "" and "Accept-Encoding" or vary .. ", Accept-Encoding" end
+  end
+  if d.store and status == 200 and not headers["Accept-Ranges"] then header["Accept-Ranges"] = "bytes" end
+end
+
 --- Header filter: the origin's rules out, ours in.
 function M.header()
   local ctx = ngx.ctx
   local p = ctx.p
   if not p then return end
   local headers = ngx.resp.get_headers(200)
-  local method = ngx.req.get_method()
-  local status = ngx.status
-  local own = ctx.final or status == 413 and not ctx.list
-  local key = (status == 304 or method == "GET") and stored_key(p)
+  local method, status = ngx.req.get_method(), ngx.status
+  local own = ctx.final or not ctx.list
+  local key = method == "GET" and stored_key(p)
+  if status < 200 and status ~= 101 then return ngx.exit(ngx.ERROR) end      -- nginx 1.22 takes an interim answer for the final one
+  if key and stale_serves(status, key) then return ngx.exit(ngx.ERROR) end
   local d = policy.decide {
     status = status, headers = headers, cache = p.c, now = ngx.time(), length = tonumber(var.sent_http_content_length),
-    default_before = status == 304 and stored:get(key) ~= nil,
+    default_before = key and status == 304 and stored:get("d" .. key) ~= nil,
   }
+  if key and d.store then remember(p, d, headers, key) end
   local client_cc = policy.joined(headers["Cache-Control"])
-  local flags = ""
-  if status < 500 and not own and method == "GET" and not d.store and not d.keep and not var.http_authorization then flags = flags .. "n" end
-  if not SAFE[method] and status >= 200 and status < 400 then flags = flags .. "u" end
-  if status == 304 and not d.store and not d.keep then flags = flags:gsub("n", "") end
-  if d.store and d.by_default and (headers["ETag"] or headers["Last-Modified"]) then stored:set(key, true, STORED_SECONDS) end
-  if MOVED[status] then
-    ngx.status = status + 80
-    flags = flags .. "s"
-  end
-  if own or (ctx.try and status >= 502 and status <= 504 and not var.upstream_http_date and not client_cc) then client_cc = "no-store" end
+  if own or (status == 502 or status == 504) and not client_cc then client_cc = "no-store" end
   cache_headers(d, client_cc)
+  complete(d, status, headers)
   if d.browser >= 0 then header["Expires"] = nil end
-  header["X-HW"] = d.born .. " " .. d.ttl .. " " .. d.browser .. " " .. (flags == "" and "-" or flags)
+  header["X-HW"] = d.born .. " " .. d.ttl .. " " .. d.browser .. " " .. flags_of(d, status, method, own)
   header["Age"] = nil
-  if (policy.joined(headers["Date"]) or "") == "" then header["Date"] = ngx.http_time(ngx.time()) end
   header["CDN-Cache-Control"] = nil
   header["Cache-Tag"] = nil
 end

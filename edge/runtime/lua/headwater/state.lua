@@ -16,6 +16,7 @@ local link = ffi.new("char[?]", LINK_MAX_BYTES)
 
 local M = {
   hosts = {},       -- hostname -> {d = domain, name, origin, backup, prefix, packed}
+  wild = {},        -- ".example.com" -> the entry of *.example.com: never found by a Host that is spelled with an asterisk
   certs = {},       -- name of a certificate -> {d = domain, chain, key_file}
   domains = {},     -- domain id -> domain
   generation = 0, count = 0,
@@ -80,7 +81,7 @@ local function compile(d)
   d.narrow = d.security.profile ~= "standard" and d.security or nil
   d.list = {}
   for name, h in pairs(d.hosts) do
-    d.list[#d.list + 1] = { d = d, name = name, prefix = d.prefix, origin = h.origin, backup = h.backup, limit = d.limit,
+    d.list[#d.list + 1] = { d = d, name = name, above = name:match("^%*(%..+)$"), prefix = d.prefix, origin = h.origin, backup = h.backup, limit = d.limit,
       narrow = d.narrow, cached = d.cache.enabled }
   end
   d.hosts = nil
@@ -123,7 +124,7 @@ local function conflicts(n, changes, whole)
   for id, d in pairs(changes) do
     for _, h in ipairs(d and d.list or {}) do
       local other = owner[h.name]
-      local live = not whole and M.hosts[h.name]
+      local live = not whole and (M.hosts[h.name] or M.wild[h.above or ""])
       if live and live.d.id ~= id and changes[live.d.id] == nil then other = live.d.id end
       if other then error({ n, h.name .. " belongs to two domains: " .. other .. " and " .. id }) end
       owner[h.name] = id
@@ -141,7 +142,8 @@ end
 
 local function drop(d)
   for _, h in ipairs(d.list) do
-    if M.hosts[h.name] == h then M.hosts[h.name] = nil end
+    local all, name = h.above and M.wild or M.hosts, h.above or h.name
+    if all[name] == h then all[name] = nil end
   end
   for _, c in ipairs(d.certs or {}) do
     for _, name in ipairs(c.names) do
@@ -153,7 +155,9 @@ local function drop(d)
 end
 
 local function add(d)
-  for _, h in ipairs(d.list) do M.hosts[h.name] = h end
+  for _, h in ipairs(d.list) do
+    if h.above then M.wild[h.above] = h else M.hosts[h.name] = h end
+  end
   for _, c in ipairs(d.certs or {}) do
     for _, name in ipairs(c.names) do M.certs[name] = { d = d, chain = c.chain, key_file = c.key_file } end
   end
@@ -163,7 +167,7 @@ end
 
 -- Nothing here can fail or yield: from the first line to the last, no request runs.
 local function apply(n, changes, whole)
-  if whole then M.hosts, M.certs, M.domains, M.count = {}, {}, {}, 0 end
+  if whole then M.hosts, M.wild, M.certs, M.domains, M.count = {}, {}, {}, {}, 0 end
   for id, _ in pairs(changes) do
     local old = M.domains[id]
     if old then drop(old) end
@@ -236,9 +240,10 @@ end
 function M.find(host)
   local h = M.hosts[host]
   if h then return h end
+  if host:byte() == 42 then return nil end          -- an asterisk is how a wildcard is written, not a name below it
   local at = host:find(".", 1, true)
   while at do
-    h = M.hosts["*" .. host:sub(at)]
+    h = M.wild[host:sub(at)]
     if h then return h end
     at = host:find(".", at + 1, true)
   end
