@@ -5,7 +5,7 @@ local address = require "headwater.address"
 local M = {}
 
 --- Native limits exist for these; a domain with another profile is refused, never served without its limits.
-M.PROFILES = { standard = "hw_ls", protected = "hw_lp", quarantine = "hw_lq" }
+M.PROFILES = { standard = "/", protected = "@protected", quarantine = "@quarantine" }
 local HOSTS_MAX, CERTS_MAX, CHAIN_MAX_BYTES = 10000, 1000, 65536 + 16384
 
 local fault

@@ -38,13 +38,13 @@ local function narrow(h)
   if (tonumber(var.request_length) or 0) > s.header_bytes then return refuse("431") end
   if (tonumber(var.content_length) or 0) > s.body_bytes then return refuse("413") end
   if #var.request_uri > s.cache_key_bytes then var.hw_by = "1"; var.hw_nc = "1" end
+  var.hw_no = s.location
   return h.prefix
 end
 
 local function serve(h)
   var.hw_o = h.packed or pack(h)
   var.hw_rev = h.d.rev
-  var[h.limit] = h.d.id
   if not h.cached then
     var.hw_by = "1"; var.hw_nc = "1"
   elseif h.pass then
@@ -88,9 +88,10 @@ end
 
 local TITLES = { [400] = "Bad Request", [413] = "Content Too Large", [421] = "Misdirected Request", [431] = "Request Header Fields Too Large" }
 
---- The answer to a request that was not placed. 400 ends the connection: what follows on it may not be a request.
+--- The answer to a request that was not placed, or the way to narrower limits. 400 ends the connection: what follows on it may not be a request.
 function M.refuse()
   local status = tonumber(var.hw_no)
+  if not status then return ngx.exec(var.hw_no) end
   ngx.status = status
   header["Content-Type"] = "text/plain; charset=utf-8"
   header["Cache-Control"] = "no-store"

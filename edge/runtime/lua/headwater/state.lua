@@ -77,11 +77,13 @@ end
 --- What a compiled domain looks like on the request path.
 local function compile(d)
   d.prefix = d.id .. ":" .. d.cache.epoch .. ":"
-  d.limit = check.PROFILES[d.security.profile]
-  d.narrow = d.security.profile ~= "standard" and d.security or nil
+  if d.security.profile ~= "standard" then
+    d.narrow = d.security
+    d.narrow.location = check.PROFILES[d.security.profile]
+  end
   d.list = {}
   for name, h in pairs(d.hosts) do
-    d.list[#d.list + 1] = { d = d, name = name, above = name:match("^%*(%..+)$"), prefix = d.prefix, origin = h.origin, backup = h.backup, limit = d.limit,
+    d.list[#d.list + 1] = { d = d, name = name, above = name:match("^%*(%..+)$"), prefix = d.prefix, origin = h.origin, backup = h.backup,
       narrow = d.narrow, cached = d.cache.enabled }
   end
   d.hosts = nil
