@@ -99,11 +99,11 @@ function M.refuse()
   ngx.say(status, " ", TITLES[status])
 end
 
--- X-HW of the origin side: "born ttl browser flags", memorized because all hits of an object carry the same text.
+-- X-HW of the origin side: "born ttl browser flag cache-control", memorized because all hits of an object carry the same text.
 local parsed, parsed_count = {}, 0
 local function parse(x)
-  local born, ttl, browser, flags = x:match("^(%d+) (%d+) (-?%d+) ([%l-]+)$")
-  local p = { born = tonumber(born) or 2 ^ 53, ttl = tonumber(ttl) or 0, browser = tonumber(browser) or -1, any = flags ~= "-", flags = flags or "-" }
+  local born, ttl, browser, flag, cc = x:match("^(%d+) (%d+) (-?%d+) ([%l-]) ?(.*)$")
+  local p = { born = tonumber(born) or 2 ^ 53, ttl = tonumber(ttl) or 0, browser = tonumber(browser) or -1, flag = flag ~= "-" and flag, cc = cc ~= "" and cc }
   if parsed_count >= PARSED_MAX then parsed, parsed_count = {}, 0 end
   parsed[x], parsed_count = p, parsed_count + 1
   return p
@@ -140,9 +140,9 @@ end
 
 -- u: an unsafe method succeeded; n: the answer may not be stored.
 local function flagged(p)
-  if p.flags == "u" then
+  if p.flag == "u" then
     invalidate()
-  elseif p.flags == "n" then
+  elseif p.flag == "n" then
     local h = state.find(var.host)
     if h and h.cached then pass(h) end
   end
@@ -160,8 +160,12 @@ function M.header()
   elseif var.upstream_cache_status ~= "MISS" and p.ttl > 0 then
     header["Age"] = 0
   end
-  if p.browser >= 0 then header["Cache-Control"] = "max-age=" .. p.browser + (age > 0 and age or 0) end
-  if p.any then flagged(p) end
+  if p.browser >= 0 then
+    header["Cache-Control"] = "max-age=" .. p.browser + (age > 0 and age or 0)
+  elseif p.cc then
+    header["Cache-Control"] = p.cc
+  end
+  if p.flag then flagged(p) end
 end
 
 return M

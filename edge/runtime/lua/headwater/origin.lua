@@ -149,17 +149,16 @@ local function stored_key(p)
 end
 
 -- The rules of the cache as nginx on the client's side understands them.
-local function cache_headers(d, client_cc)
+local function cache_headers(d)
   local cc = {}
   if d.store then
-    cc[1] = "max-age=" .. d.ttl
+    cc[1] = "s-maxage=" .. d.ttl      -- nginx finds this one first
     if d.swr > 0 then cc[#cc + 1] = "stale-while-revalidate=" .. d.swr end
     if d.sie > 0 then cc[#cc + 1] = "stale-if-error=" .. d.sie end
   elseif not d.keep then
     cc[1] = "no-store"
   end
-  header["Cache-Control"] = cc[1] and table.concat(cc, ", ") or nil
-  header["X-HW-CC"] = d.browser < 0 and client_cc or nil
+  header["Cache-Control"] = cc[1] and table.concat(cc, ",") or nil
 end
 
 -- What the next revalidation or failure has to know of an answer that is stored now. Forgetting it is safe: a 304 then renews
@@ -216,10 +215,10 @@ function M.header()
   if key and d.store then remember(p, d, headers, key) end
   local client_cc = policy.joined(headers["Cache-Control"])
   if own or (status == 502 or status == 504) and not client_cc then client_cc = "no-store" end
-  cache_headers(d, client_cc)
+  cache_headers(d)
   complete(d, status, headers)
   if d.browser >= 0 then header["Expires"] = nil end
-  header["X-HW"] = d.born .. " " .. d.ttl .. " " .. d.browser .. " " .. flags_of(d, status, method, own)
+  header["X-HW"] = d.born .. " " .. d.ttl .. " " .. d.browser .. " " .. flags_of(d, status, method, own) .. " " .. (d.browser < 0 and client_cc or "")
   header["Age"] = nil
   header["CDN-Cache-Control"] = nil
   header["Cache-Tag"] = nil
