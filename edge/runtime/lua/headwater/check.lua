@@ -43,7 +43,7 @@ end
 
 local function hosts(all)
   if type(all) ~= "table" then return bad("hosts is missing") end
-  local n = 0
+  local n, at_hosts = 0, fault == nil
   for name, h in pairs(all) do
     n = n + 1
     if not hostname(name) then return bad("hostname is not allowed") end
@@ -57,7 +57,10 @@ local function hosts(all)
       whole(h.backup, "hold_down_seconds", 5, 3600)
       whole(h.backup, "failback_delay_seconds", 5, 86400)
     end
-    if fault then fault = name .. ": " .. fault return end
+    if fault then
+      fault = at_hosts and name .. ": " .. fault or fault
+      return
+    end
   end
   if n > HOSTS_MAX then bad("too many hostnames") end
 end

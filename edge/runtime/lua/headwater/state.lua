@@ -115,7 +115,7 @@ local function read(n, path, is_base, changes, may_yield)
       f:close()
       error({ n, path .. ":" .. count .. ": neither put nor remove" })
     end
-    if may_yield and count % SLICE_LINES == 0 then ngx.sleep(0) end
+    if may_yield and count % SLICE_LINES == 0 then ngx.sleep(0.001) end
   end
   f:close()
 end
