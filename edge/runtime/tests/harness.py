@@ -17,7 +17,7 @@ import tempfile
 import time
 import uuid
 
-RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RUNTIME = os.environ.get("HEADWATER_RUNTIME") or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 USER = "nobody"
 STANDARD = {"profile": "standard", "body_bytes": 16777216, "header_bytes": 32768, "cache_key_bytes": 4096,
             "origin_connect_ms": 3000, "origin_read_ms": 30000, "retries": 2}
