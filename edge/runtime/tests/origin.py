@@ -13,7 +13,7 @@ from email.utils import formatdate
 class Origin:
     """Keyed by the first segment of the path: `answers[key]` = [status, headers, body, delay]; `seen[key]` = list of requests."""
 
-    def __init__(self, port, tls=None, name="origin"):
+    def __init__(self, port, tls=None, name="origin", host="127.0.0.1"):
         self.port, self.name, self.lock = port, name, threading.Lock()
         self.answers, self.seen, self.connections = {}, {}, 0
         outer = self
@@ -30,7 +30,9 @@ class Origin:
             def handle_error(self, *_):
                 pass
 
-        self.server = Server(("127.0.0.1", port), Handler)
+        if ":" in host:
+            Server.address_family = socket.AF_INET6
+        self.server = Server((host, port), Handler)
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*tls)

@@ -76,7 +76,7 @@ def under_load(w, cell, d, others, report):
         changes = [d]
         if n % 10 == 0:
             changes.append(domain_of("n5.test", {"www.n5.test": w.plain_origin()}) if n % 20 else domain_of("n5.test", {})["id"])
-        if len(cell.deltas) >= 400:                   # the agent's compaction: a base that is the state of the last generation
+        if len(cell.deltas) >= CHANGES * 2 // 5:                   # the agent's compaction: a base that is the state of the last generation
             base, real = cell.generation, not compacted
             compacted = True
             os.makedirs(f"{cell.folder}/bases/{base}")

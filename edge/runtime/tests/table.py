@@ -295,6 +295,62 @@ def origins(w, cell, report):
     report.equal("after the threshold a POST goes to the backup", ask("two.o.test", method="POST", body=b"x")[2], b"backup")
 
 
+def addresses(w, cell, report):
+    """Several addresses, IPv6, and a resolver that falls silent."""
+    from origin import Origin
+    w.resolver.names.update({"second.test": ["127.0.0.77", "127.0.0.1"], "six.test": ["::1"], "silent.test": ["127.0.0.1"]})
+    hosts = {"second.ad.test": origin_of("second.test", w.ports[0]), "silent.ad.test": origin_of("silent.test", w.ports[0]),
+             "unheard.ad.test": origin_of("unheard.test", w.ports[0])}
+    six = None
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+        six = Origin(w.ports[3], name="six", host="::1")
+        hosts["six.ad.test"] = origin_of("six.test", w.ports[3])
+    except OSError:
+        report.note("no IPv6 on loopback: not tried")
+    cell.wait(cell.put_delta([domain_of("ad.test", hosts, cache={"enabled": False})]))
+    ask = lambda host: cell.request(host, "/ad/", source="127.0.4.5")
+    report.equal("the second address after a dead first", [ask("second.ad.test")[0] for _ in range(4)], [200] * 4)
+    if six:
+        report.equal("an IPv6 origin", ask("six.ad.test")[2], b"six")
+    for _ in range(4):
+        ask("silent.ad.test")                       # both workers know it
+    time.sleep(1.2)
+    w.resolver.silent = True
+    slow = []
+    for _ in range(12):
+        at = time.time()
+        report.equal("silent resolver: the known address", ask("silent.ad.test")[0], 200)
+        slow.append(time.time() - at > 0.5)
+    report.check("only the first request of a worker waits", slow.count(True) <= 2 + 1, slow)
+    status, headers, _ = ask("unheard.ad.test")
+    report.equal("silent resolver: a new name", (status, get(headers, "Proxy-Status")), (502, "headwater; error=dns_timeout; details=\"timeout\""))
+    w.resolver.silent = False
+
+
+def failback(w, cell, report):
+    """The primary comes back: not before hold_down_seconds and failback_delay_seconds, and then it is used again."""
+    from origin import Origin
+    from harness import free_ports
+    port = free_ports(1)[0]
+    backup = {"failure_threshold": 1, "recovery_threshold": 2, "hold_down_seconds": 5, "failback_delay_seconds": 5, "origin": origin_of("backup.test", w.ports[1])}
+    cell.wait(cell.put_delta([domain_of("fb.test", {"fb.test": {"origin": origin_of("dead.test", port), "backup": backup}}, cache={"enabled": False})]))
+    ask = lambda: cell.request("fb.test", "/fb/", source="127.0.4.6")[2]
+    report.equal("primary dead", ask(), b"backup")
+    at = time.time()
+    Origin(port, name="primary")
+    seen = []
+    while time.time() - at < 14:
+        seen.append((time.time() - at, ask()))
+        time.sleep(0.2)
+    early = [t for t, b in seen if b == b"primary"]
+    report.check("held down for 5 s", early and early[0] >= 4.5, early[:1])
+    trials = [t for t in early if t < 9.5]
+    report.check("then about one trial a second", 2 <= len(trials) <= 7, trials)
+    report.check("after the delay all go to the primary", all(b == b"primary" for t, b in seen if t > 12.5), seen[-4:])
+
+
 def log_lines(w, cell, report):
     cell.request("a.example.com", "/t/logged?secret=canary", headers={"User-Agent": 'q"uote', "Authorization": "canary", "Cookie": "canary"}, source="127.0.4.2")
     deadline = time.time() + 5
@@ -316,7 +372,7 @@ def hosts_file(w, cell, report):
 
 
 def run(w, cell, report):
-    for part in (framing, tls, forwarding, websocket, cache_policy, limits, origins, log_lines, hosts_file):
+    for part in (framing, tls, forwarding, websocket, cache_policy, limits, origins, addresses, failback, log_lines, hosts_file):
         try:
             part(w, cell, report)
         except Exception as e:                       # a part that breaks is a failure, not the end

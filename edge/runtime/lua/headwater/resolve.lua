@@ -8,10 +8,12 @@ local bit = require "bit"
 local byte, char, concat = string.byte, string.char, table.concat
 
 local TTL_MIN_SECONDS, TTL_MAX_SECONDS, NEGATIVE_SECONDS = 1, 300, 2
-local STALE_MAX_SECONDS = 3600
+local STALE_MAX_SECONDS, AGAIN_SECONDS = 3600, 3
 local TIMEOUT_MS, TRIES = 1000, 2
 local ADDRESSES_MAX, ENTRIES_MAX = 8, 20000
 local TYPE_A, TYPE_AAAA = 1, 28
+
+local shared = ngx.shared.hw_dns      -- what any worker learned last: for the time when no resolver answers
 
 local M = { judge = address.judge(cell) }
 local cache = assert(lrucache.new(ENTRIES_MAX))
@@ -124,13 +126,32 @@ local function judged(list)
   return out
 end
 
+local function keep(host, list)
+  local parts = {}
+  for i, b in ipairs(list) do parts[i] = char(#b) .. b end
+  shared:set(host, concat(parts), STALE_MAX_SECONDS)
+end
+
+local function recall(host)
+  local s, out, pos = shared:get(host) or "", {}, 1
+  while pos < #s do
+    local n = byte(s, pos)
+    out[#out + 1] = s:sub(pos + 1, pos + n)
+    pos = pos + 1 + n
+  end
+  return out
+end
+
 --- Addresses of an origin's host (may wait for the resolver): a list, or nil, an error of RFC 9209, and the reason.
 function M.addresses(host)
   local literal = address.parse(host)
   if literal then return judged { literal } end
   local now = ngx.now()
   local entry = cache:get(host)
-  if entry and entry.fresh > now then return judged(entry.list) end
+  if entry and entry.fresh > now then
+    if #entry.list == 0 then return nil, entry.why or "dns_error", "no address" end
+    return judged(entry.list)
+  end
   if not address.name(host) then return nil, "dns_error", "not a name" end
   local list, ttl = ask(host, TYPE_A)
   if list then
@@ -139,10 +160,15 @@ function M.addresses(host)
     if six and #six > 0 then ttl = math.min(ttl, ttl6) end
     if #list > 0 and ttl == NEGATIVE_SECONDS and six and #six > 0 then ttl = ttl6 end
     cache:set(host, { list = list, fresh = ngx.now() + ttl }, STALE_MAX_SECONDS)
+    keep(host, list)
     return judged(list)
   end
-  if entry and #entry.list > 0 then return judged(entry.list) end
-  return nil, ttl == "timeout" and "dns_timeout" or "dns_error", ttl
+  -- No resolver answered: what was known serves on, and only one request in a while waits for the next try.
+  local why = ttl == "timeout" and "dns_timeout" or "dns_error"
+  local known = recall(host)
+  cache:set(host, { list = known, fresh = ngx.now() + AGAIN_SECONDS, why = why }, STALE_MAX_SECONDS)
+  if #known > 0 then return judged(known) end
+  return nil, why, ttl
 end
 
 return M
