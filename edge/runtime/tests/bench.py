@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import time
 
-from harness import STANDARD, domain_of, free_ports, get
+from harness import STANDARD, domain_of, free_ports, get, origin_of
 
 SECONDS = int(os.environ.get("BENCH_SECONDS", "1"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "15"))
@@ -27,10 +27,11 @@ http {
   server_tokens off; tcp_nopush on; keepalive_timeout 30s; keepalive_requests 1000; access_log off;
   proxy_cache_path plaincache levels=1:2 keys_zone=p:32m max_size=1g inactive=1h use_temp_path=off;
   upstream o { server 127.0.0.1:%(origin)d; keepalive 8; }
+  server { listen 127.0.0.1:%(source)d; location / { default_type text/html; return 200 "%(body)s"; } }
   server { listen 127.0.0.1:%(bare)d; location / { proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection "";
     proxy_cache p; proxy_cache_key "bare$request_uri"; } }
 
-  map $host $site { default ""; a.example.com "0195d2f0-aaaa-7000-8000-000000000001:0:"; }
+  map $host $site { default ""; ~^(a|miss)[.]example[.]com$ "0195d2f0-aaaa-7000-8000-000000000001:0:"; }
   limit_req_zone $site$binary_remote_addr zone=r:16m rate=100r/s;
   limit_conn_zone $site$binary_remote_addr zone=c:8m;
   limit_conn_zone $site zone=d:4m;
@@ -42,6 +43,9 @@ http {
     '"scheme":"$scheme","protocol":"$server_protocol","agent":"$http_user_agent"}';
   server { listen 127.0.0.1:%(hand)d; access_log log/hand.json access buffer=64k flush=1s;
     if ($site = "") { return 421; }
+    location /miss { limit_req zone=r burst=200 nodelay; limit_conn c 64; limit_conn d 512;
+      proxy_pass http://127.0.0.1:%(source)d; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr;
+      add_header Cache-Status $cs always; }
     location / { limit_req zone=r burst=200 nodelay; limit_conn c 64; limit_conn d 512;
       proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
       proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme;
@@ -62,9 +66,9 @@ def worker_of(pid):
     return int(open(f"/proc/{pid}/task/{pid}/children").read().split()[0])
 
 
-def wrk(port, path, pid=None):
+def wrk(port, path, pid=None, host="a.example.com"):
     used = cpu(pid) if pid else 0
-    out = subprocess.run(["taskset", "-c", "1", "wrk", "-t1", "-c32", f"-d{SECONDS}s", "-H", "Host: a.example.com",
+    out = subprocess.run(["taskset", "-c", "1", "wrk", "-t1", "-c32", f"-d{SECONDS}s", "-H", f"Host: {host}",
                           f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True).stdout
     bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
     total = int(re.search(r"(\d+) requests in", out)[1])
@@ -73,14 +77,15 @@ def wrk(port, path, pid=None):
 
 
 def run(world, report):
-    bare, hand = free_ports(2)
+    bare, hand, source = free_ports(3)
     cell = world.cell("bench", workers=1, http=DRY)
     cell.write("etc/main.conf", "worker_processes 1;\nworker_cpu_affinity 01;\ndaemon off;\n")
     com = domain_of("example.com", {"a.example.com": world.plain_origin()}, security=dict(STANDARD))
+    off = domain_of("miss.example.com", {"miss.example.com": origin_of("origin.test", source)}, cache={"enabled": False})
     more = [domain_of(f"d{i}.test", {f"www.d{i}.test": world.plain_origin()}) for i in range(2000)]
-    cell.put_base([com] + more)
+    cell.put_base([com, off] + more)
     world.origin.tell("bench", 200, HEADERS, "x" * 1024)
-    cell.write("etc/plain-bench.conf", PLAIN % {"origin": world.ports[0], "bare": bare, "hand": hand})
+    cell.write("etc/plain-bench.conf", PLAIN % {"origin": world.ports[0], "bare": bare, "hand": hand, "source": source, "body": "x" * 1024})
     cell.start()
     plain = subprocess.Popen([*cell.command()[:-4], "-c", "etc/plain-bench.conf", "-e", cell.folder + "/log/plain.log"], cwd=cell.folder)
     try:
@@ -104,6 +109,10 @@ def run(world, report):
             print(f"{n:8} {rate[n]:8.0f} requests/s {cost[n]:6.2f} us of processor a request at best, {statistics.median(costs[n]):.2f} in the middle")
         print(f"by rate:      runtime/hand {rate['runtime'] / rate['hand']:.3f} (goal >= 0.9)   runtime/bare {rate['runtime'] / rate['bare']:.3f} (goal >= 0.8)")
         print(f"by processor: runtime/hand {cost['hand'] / cost['runtime']:.3f}               runtime/bare {cost['bare'] / cost['runtime']:.3f}")
+        miss = {n: [wrk(ports[n], "/miss", pids[n], "miss.example.com") for _ in range(3)] for n in ("runtime", "hand")}
+        report.check("bench: misses are good", all(b == 0 for m in miss.values() for _, b, _ in m), miss)
+        costs = {n: min(c for _, _, c in m) for n, m in miss.items()}
+        print(f"miss (hand's and the origin's share one process): runtime {costs['runtime']:.1f} us, hand with origin {costs['hand']:.1f} us")
     finally:
         plain.terminate()
         plain.wait()

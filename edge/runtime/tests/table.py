@@ -115,6 +115,9 @@ def tls(w, cell, report):
     out = subprocess.run(["curl", "-s", "--http2", "--cacert", w.certs.ca, "--resolve", f"a.example.com:{cell.https}:127.0.0.1", "-o", "/dev/null",
                           "-w", "%{http_version} %{http_code}", f"https://a.example.com:{cell.https}/s/h2"], capture_output=True, text=True).stdout
     report.equal("HTTP/2", out, "2 200")
+    out = subprocess.run(["curl", "-s", "--http2", "--cacert", w.certs.ca, "--resolve", f"a.example.com:{cell.https}:127.0.0.1", "-o", "/dev/null", "-H",
+                          "Host: b.example.net", "-w", "%{http_version} %{http_code}", f"https://a.example.com:{cell.https}/s/h2"], capture_output=True, text=True).stdout
+    report.equal("HTTP/2, :authority of another domain", out, "2 421")
     report.equal("the origin saw https", w.origin.last("s")["map"]["x-forwarded-proto"], "https")
     # A resumed session does not carry a name over to another host.
     context = ssl.create_default_context(cafile=w.certs.ca)
@@ -124,6 +127,21 @@ def tls(w, cell, report):
     with socket.create_connection(("127.0.0.1", cell.https), 5) as s, context.wrap_socket(s, server_hostname="b.example.net", session=session) as t:
         t.sendall(b"GET /s/ HTTP/1.1\r\nHost: b.example.net\r\nConnection: close\r\n\r\n")
         report.check("a session of example.com resumed under another name gives nothing of that name", b" 421 " in t.recv(4096))
+
+
+def renewal(w, cell, report):
+    """A renewed certificate is shown as soon as its generation is served; the old one is never shown again."""
+    def shown():
+        context = ssl.create_default_context(cafile=w.certs.ca)
+        with socket.create_connection(("127.0.0.1", cell.https), 5) as s, context.wrap_socket(s, server_hostname="www.renew.test") as t:
+            return t.getpeercert()["serialNumber"]
+    d = domain_of("renew.test", {"www.renew.test": w.plain_origin()})
+    for version in (1, 2):
+        crt, key = w.certs.leaf("www.renew.test")
+        d = changed(d, certs=[cell.key("44444444-4444-4444-8444-444444444444", crt, key, ["www.renew.test"], version)])
+        cell.wait(cell.put_delta([d]))
+        serial = subprocess.run(["openssl", "x509", "-noout", "-serial", "-in", crt], capture_output=True, text=True).stdout.split("=")[1].strip()
+        report.equal(f"certificate version {version}", {shown() for _ in range(6)}, {serial})
 
 
 def forwarding(w, cell, report):
@@ -218,6 +236,10 @@ def cache_policy(w, cell, report):
     cell.wait(cell.put_delta([d]))
     w.origin.tell("c10", 200, {"Cache-Control": "max-age=600"}, "new")
     report.equal("a new epoch empties the domain's cache", ask("epoch.test", "/c10/")[2], b"new")
+    # What was answered to a request with Authorization is nobody else's.
+    w.origin.tell("c13", 200, {"Cache-Control": "max-age=60"}, "{echo user}")
+    first = ask("a.example.com", "/c13/", headers={"Authorization": "Bearer me"})[2]
+    report.equal("an answer to Authorization is not stored", (first, ask("a.example.com", "/c13/")[2]), (b"Bearer me", b""))
     # Answers that may not be stored do not queue behind the lock.
     w.origin.tell("c11", 200, {"Cache-Control": "no-store"}, "x", delay=0.3)
     ask("a.example.com", "/c11/")
@@ -372,7 +394,7 @@ def hosts_file(w, cell, report):
 
 
 def run(w, cell, report):
-    for part in (framing, tls, forwarding, websocket, cache_policy, limits, origins, addresses, failback, log_lines, hosts_file):
+    for part in (framing, tls, renewal, forwarding, websocket, cache_policy, limits, origins, addresses, failback, log_lines, hosts_file):
         try:
             part(w, cell, report)
         except Exception as e:                       # a part that breaks is a failure, not the end

@@ -9,7 +9,7 @@ local check = require "headwater.check"
 ffi.cdef [[ ssize_t readlink(const char *path, char *buf, size_t bufsiz); int open(const char *path, int flags, ...); int close(int fd); ]]
 
 local PREFIX = ngx.config.prefix()
-local POLL_SECONDS, SLICE_LINES, DELTAS_MAX = 0.1, 200, 1000
+local POLL_SECONDS, SLICE_LINES, DELTAS_MAX = 0.1, 100, 1000
 local NUMBER_MAX = 2 ^ 53
 local LINK_MAX_BYTES = 4096
 local link = ffi.new("char[?]", LINK_MAX_BYTES)
@@ -121,9 +121,11 @@ local function read(n, path, is_base, changes, may_yield)
 end
 
 -- No two domains may own one hostname. Judged on the end state: names of a domain that is replaced or removed are free.
-local function conflicts(n, changes, whole)
-  local owner, key_files = {}, {}
+local function conflicts(n, changes, whole, may_yield)
+  local owner, key_files, count = {}, {}, 0
   for id, d in pairs(changes) do
+    count = count + 1
+    if may_yield and count % (SLICE_LINES * 5) == 0 then ngx.sleep(0.001) end
     for _, h in ipairs(d and d.list or {}) do
       local other = owner[h.name]
       local live = not whole and (M.hosts[h.name] or M.wild[h.above or ""])
@@ -197,7 +199,7 @@ local function load(dir, may_yield)
   local list, whole = files(m)
   local changes = {}
   for _, file in ipairs(list) do read(m.generation, file[1], file[2], changes, may_yield) end
-  conflicts(m.generation, changes, whole)
+  conflicts(m.generation, changes, whole, may_yield)
   apply(m.generation, changes, whole)
 end
 
