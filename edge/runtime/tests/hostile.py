@@ -1,5 +1,6 @@
 """A hundred thousand hostile strings as values of tenants: each is carried as data or refused as data, and the configuration that
 nginx reads (nginx -T) stays the same to the byte. Seeded, so that a failure can be run again."""
+import ipaddress
 import json
 import os
 import random
@@ -61,7 +62,11 @@ def allowed(field, s):
     if field == "sni":
         return 1 <= len(s) <= 253 and re.fullmatch(r"[A-Za-z0-9._-]+", s) is not None
     if field == "host":
-        return bool(v4 or name(s))
+        try:
+            six = "%" not in s and ipaddress.IPv6Address(s)
+        except ValueError:
+            six = False
+        return bool(v4 or six or name(s))
     if field in ("hostname", "domain", "certificate name"):
         t = s[2:] if s.startswith("*.") else s
         return bool(s == s.lower() and name(t))

@@ -7,11 +7,14 @@ local cjson = require "cjson.safe"
 local var, header = ngx.var, ngx.header
 local byte, sub, lower = string.byte, string.sub, string.lower
 local stored = ngx.shared.hw_stored
+local lrucache = require "resty.lrucache"
 
 local M = {}
-local PARSED_MAX, PASS_MAX, PASS_SECONDS = 4096, 1024, 30
+local PARSED_MAX_BYTES = 512
+local PARSED_MAX, PASS_MAX, PASS_URI_MAX_BYTES, PASS_SECONDS = 4096, 8192, 1024, 30
 local REVALIDATED_SECONDS = 86400 * 30
 local PREFIX = ngx.config.prefix()
+local passes = assert(lrucache.new(PASS_MAX))
 
 local function refuse(status)
   var.hw_no = status
@@ -48,8 +51,11 @@ local function serve(h)
   if not h.cached then
     var.hw_by = "1"; var.hw_nc = "1"
   elseif h.pass then
-    local till = h.pass[var.request_uri]
-    if till and till > ngx.time() then var.hw_by = "1" end
+    if h.pass < ngx.time() then
+      h.pass = nil
+    elseif passes:get(h.prefix .. var.host .. var.request_uri) then
+      var.hw_by = "1"
+    end
   end
   if h.narrow then return narrow(h) end
   return h.prefix
@@ -104,6 +110,7 @@ local parsed, parsed_count = {}, 0
 local function parse(x)
   local born, ttl, browser, flag, cc = x:match("^(%d+) (%d+) (-?%d+) ([%l-]) ?(.*)$")
   local p = { born = tonumber(born) or 2 ^ 53, ttl = tonumber(ttl) or 0, browser = tonumber(browser) or -1, flag = flag ~= "-" and flag, cc = cc ~= "" and cc }
+  if #x > PARSED_MAX_BYTES then return p end
   if parsed_count >= PARSED_MAX then parsed, parsed_count = {}, 0 end
   parsed[x], parsed_count = p, parsed_count + 1
   return p
@@ -124,9 +131,9 @@ end
 -- Answers that may not be stored are asked for side by side from now on, not one after the other behind the cache's lock.
 local function pass(h)
   local uri = var.request_uri
-  if not h.pass or h.passes >= PASS_MAX then h.pass, h.passes = {}, 0 end
-  if not h.pass[uri] then h.passes = h.passes + 1 end
-  h.pass[uri] = ngx.time() + PASS_SECONDS
+  if #uri > PASS_URI_MAX_BYTES then return end
+  h.pass = ngx.time() + PASS_SECONDS
+  passes:set(h.prefix .. var.host .. uri, true, PASS_SECONDS)
 end
 
 -- RFC 9111 4.4: an unsafe method that succeeded makes what is stored under its URI invalid.
