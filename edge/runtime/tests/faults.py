@@ -34,7 +34,6 @@ FAULTS = [
     ("profiles share the standard's limits", "table", LUA + "front.lua", "  var.hw_no = s.location\n", ""),
     ("chunked bodies have no bound", "table", LUA + "origin.lua", "if (tonumber(var.content_length) or 0) > p.s.body then", "if false then"),
     ("verification of origins is off", "table", "origin.conf", "proxy_ssl_verify on;\n  proxy_pass $hw_scheme://hw_peer;\n  error_page", "proxy_ssl_verify off;\n  proxy_pass $hw_scheme://hw_peer;\n  error_page"),
-    ("Set-Cookie is stored", "table", LUA + "policy.lua", 'or headers["Set-Cookie"] ', ""),
     ("what is not storable queues behind the lock", "table", LUA + "front.lua", "if h and h.cached then pass(h) end", ""),
     ("the hosts file's answer is used", "table", LUA + "resolve.lua", 'if not address.name(host)', 'if host == "localhost" then return judged { "\\127\\0\\0\\1" } end\n  if not address.name(host)'),
     ("the origin's age is forgotten", "httpcache", LUA + "policy.lua", "return math.max(told, ", "return math.max(0, "),
