@@ -24,6 +24,7 @@ demo: prepare build ## the whole system on loopback under .headwater/ (DEMO_ARGS
 
 test: prepare ## all tests, on real servers
 	@$(CARGO) test --workspace $(FEATURES)
+	@python3 edge/runtime/tests/run.py
 
 check: ## format, lints, documentation, dependencies, generated files
 	@scripts/check
