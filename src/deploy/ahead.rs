@@ -6,6 +6,7 @@ use super::claim;
 use super::cluster::Target;
 use super::fault::DeployError;
 use super::hold::Hold;
+use super::permit::Order;
 use super::{sql, target};
 use crate::app::App;
 use crate::command::{Command, Meta, SubmitError};
@@ -74,7 +75,7 @@ pub async fn adopt(
 pub async fn discard(app: &App, target: &Target, name: &DomainName) -> Result<(), DecideError> {
     let domain = domain_by_name(&app.pool, name).await?.ok_or_else(|| DecideError::NoDomain(name.clone()))?;
     release(app, target, name, domain).await?;
-    let context = Context { app: app.clone(), target: target.clone() };
+    let context = Context { app: app.clone(), target: target.clone(), order: Order::Explicit };
     let manner = Manner { whole: [domain].into(), rebuild: true };
     batch::deploy(&context, &[domain], &manner, &Hold::none()).await?;
     Ok(())

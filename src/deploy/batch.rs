@@ -7,6 +7,7 @@ use super::fault::DeployError;
 use super::fence::Judgement;
 use super::hold::Hold;
 use super::load::{self, Candidate, Loaded, Work};
+use super::permit::Order;
 use super::record::{self, Ended, Ending};
 use super::target::{self, Applied};
 use super::verify::{self, Check};
@@ -28,6 +29,7 @@ const RECORD_MAX_DOMAINS: usize = 1_000;
 pub(super) struct Context {
     pub(super) app: App,
     pub(super) target: Target,
+    pub(super) order: Order,
 }
 
 /// What a batch leaves behind.
@@ -86,13 +88,14 @@ pub(super) async fn deploy(
         std::mem::take(&mut loaded.candidates).into_iter().partition(|made| made.work == Work::Streamed);
     let mut results = Vec::new();
     for made in &streamed {
-        results.push(
-            target::apply_streamed(&context.target, &context.app.pool, platform.log, made, &mut snapshot)
-                .await,
-        );
+        let (target, control) = (&context.target, &context.app.pool);
+        let applied =
+            target::apply_streamed(target, control, platform.log, made, &mut snapshot, context.order);
+        results.push(applied.await);
     }
     // The snapshot ends before the next step waits for others.
     snapshot.rollback().await.map_err(DeployError::control)?;
+    fail::fail_point!("deploy.before_write", |_| Err(DeployError::Failed("failpoint".into())));
     results.extend(apply_by_halves(context, &platform, &together).await);
     hold.written();
     let candidates: Vec<Candidate> = streamed.into_iter().chain(together).collect();
@@ -118,7 +121,7 @@ async fn apply_by_halves(
     let mut open: Vec<Range<usize>> = Vec::from_iter((!all.is_empty()).then_some(0..all.len()));
     while let Some(range) = open.pop() {
         let part = &all[range.clone()];
-        match target::apply(&context.target, &context.app.pool, platform.log, part).await {
+        match target::apply(&context.target, &context.app.pool, platform.log, part, context.order).await {
             Ok(applied) => {
                 for (result, applied) in results[range].iter_mut().zip(applied) {
                     *result = Some(Ok(applied));
@@ -256,7 +259,7 @@ async fn sort(
             Sorted::Ended(not_active(Ending::Ahead(why), Stages::default()))
         }
         Ok(Applied::Not(_)) => Sorted::Ended(not_active(Ending::Superseded, Stages::default())),
-        Err(error @ DeployError::Control(_)) => return Err(error),
+        Err(error @ (DeployError::Control(_) | DeployError::Disabled)) => return Err(error),
         Err(error) => {
             if let DeployError::Unreachable(why) = &error {
                 left.reached = Some(Reach::Nothing(why.clone()));

@@ -110,7 +110,9 @@ pub(super) async fn due(
     let in_hand: Vec<Uuid> = in_hand.iter().map(|id| id.as_uuid()).collect();
     let query = sqlx::query(sql::DUE).bind(cluster.as_uuid()).bind(in_hand).bind(i64::from(most));
     let query = query.bind(TOUCHED_MAX_EVENTS + 1);
-    let rows = query.fetch_all(pool).await.map_err(DeployError::control)?;
+    let mut indexed = pool.begin_with(sql::INDEXED).await.map_err(DeployError::control)?;
+    let rows = query.fetch_all(&mut *indexed).await.map_err(DeployError::control)?;
+    indexed.rollback().await.map_err(DeployError::control)?;
     let read = |row: &PgRow| {
         Ok::<_, sqlx::Error>(Due {
             domain: DomainId::from_uuid(row.try_get(0)?),

@@ -22,6 +22,8 @@ use std::collections::HashMap;
 
 /// Differences of one zone that are told row by row; a zone with more is written anew.
 pub const DIFFERENCES_MAX_ROWS: usize = 5_000;
+/// Rows besides its records that are told of one zone.
+const EXTRAS_MAX_ROWS: i64 = 100;
 /// Events between the target's revision and the newest that are taken back to compare.
 const OVERLAY_MAX_EVENTS: i64 = 100_000;
 
@@ -206,6 +208,8 @@ async fn rows(
         checksum.add(SetHash::of_rows(&rows));
         rows.iter().for_each(|row| *open.entry(SetHash::of_row(row)).or_default() += 1);
     }
+    let extras = sqlx::query_scalar::<_, String>(powerdns_sql::EXTRAS_OF_ZONE).bind(id).bind(EXTRAS_MAX_ROWS);
+    let extras = extras.fetch_all(&mut *there).await.map_err(DeployError::target)?;
     let mut plan = Plan::default();
     let mut too_many = false;
     let mut found = sqlx::query(powerdns_sql::RECORDS_OF_ZONE).bind(id).fetch(&mut *there);
@@ -238,6 +242,8 @@ async fn rows(
         let detail = format!("the ledger of zone {} does not fit revision {}", claim.name, ledger.revision);
         differences.push(Difference::Ledger(detail));
     }
+    let of_others = |extra: String| Difference::Ledger(format!("{extra} of zone {} is not ours", claim.name));
+    differences.extend(extras.into_iter().map(of_others));
     if as_written.is_some_and(|(_, native)| !native) {
         differences.push(Difference::Ledger(format!("zone {} is not of type NATIVE", claim.name)));
     }

@@ -1,6 +1,6 @@
 //! The rolling check: every zone is compared whole within a day, never fewer than 50 a minute, a changed one within
-//! half a minute. What differs is put right in one transaction and told in the log; what the log does not know is
-//! told and left alone; zones of others are neither.
+//! half a minute. What differs is put right in one transaction, read back, and told in the log; what the log does not
+//! know is told and left alone; zones of others are neither.
 
 use super::batch::{self, Context, Manner, Reach};
 use super::claim;
@@ -8,17 +8,22 @@ use super::cluster::Target;
 use super::compare::{self, Comparison, Found};
 use super::fault::DeployError;
 use super::hold::Hold;
+use super::permit::Order;
 use super::record::{self, Ended, Ending};
+use super::sample::{self, Asked, Sample};
 use super::sql;
 use super::target::{self, Pending};
+use super::verify::{self, Check};
 use crate::app::App;
 use crate::config::Deploy;
+use futures_util::StreamExt;
 use headwater_events::admin::Outcome;
 use headwater_events::dns::DomainName;
 use headwater_events::event::{DriftMended, Stages};
 use headwater_events::ids::{ClusterId, DomainId};
-use headwater_projections::powerdns::{Difference, Plan, SetHash, sql as powerdns_sql};
-use sqlx::postgres::PgPool;
+use headwater_projections::powerdns::{Difference, Plan, Row, SetHash, sql as powerdns_sql};
+use sqlx::postgres::{PgConnection, PgPool};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -101,47 +106,123 @@ async fn check(context: &Context, domain: DomainId) -> Result<(), DeployError> {
                 "a zone differs from what was deployed; it is mended"
             );
             let mended = match plan {
-                Some(plan) => mend(target, &compared, plan, *checksum).await?,
-                None => {
-                    let manner = Manner { whole: [domain].into(), rebuild: true };
-                    batch::deploy(context, &[domain], &manner, &Hold::none()).await?;
-                    true
-                }
+                Some(plan) => mend(context, &compared, plan, *checksum).await?,
+                None => anew(context, domain).await?,
             };
-            if mended { told(context, &compared, differences).await } else { Ok(()) }
+            match mended {
+                Mended::Seen => told(context, &compared, differences).await,
+                Mended::Unseen(why) => unseen(context, &compared, why).await,
+                Mended::Not => Ok(()),
+            }
         }
     }
 }
 
-/// Puts rows right in one transaction, unless the zone has moved on since.
+/// What became of a zone that differed.
+enum Mended {
+    /// It is right, and every listener shows it.
+    Seen,
+    /// It is right in the database, but a listener does not show it.
+    Unseen(String),
+    /// It has moved on since, or its deployment says by itself what became of it.
+    Not,
+}
+
+/// Writes a zone anew. What is wrong with it then, its deployment says.
+async fn anew(context: &Context, domain: DomainId) -> Result<Mended, DeployError> {
+    let manner = Manner { whole: [domain].into(), rebuild: true };
+    let left = batch::deploy(context, &[domain], &manner, &Hold::none()).await?;
+    match left.reached {
+        Some(Reach::All) => Ok(Mended::Seen),
+        Some(Reach::Nothing(why)) => Err(DeployError::Unreachable(why)),
+        Some(Reach::Database(_)) | None => Ok(Mended::Not),
+    }
+}
+
+/// Puts rows right in one transaction, unless the zone has moved on since, and reads them back from every listener.
 async fn mend(
-    target: &Target,
+    context: &Context,
     compared: &Comparison,
     plan: &Plan,
     checksum: SetHash,
-) -> Result<bool, DeployError> {
-    let Some(seen) = &compared.ledger else { return Ok(false) };
+) -> Result<Mended, DeployError> {
+    let target = &context.target;
+    let Some(seen) = &compared.ledger else { return Ok(Mended::Not) };
     let mut transaction = target.pool.begin().await.map_err(DeployError::target)?;
     let zones = [(seen.name.clone(), seen.domain)];
     let ledgers = target::lock(&mut transaction, seen.log, &zones).await?;
-    let (Some(now), Some(id)) = (ledgers.get(&seen.name), seen.zone_id) else { return Ok(false) };
+    let (Some(now), Some(id)) = (ledgers.get(&seen.name), seen.zone_id) else { return Ok(Mended::Not) };
     if (now.domain, now.revision, now.generation, now.zone_id)
         != (seen.domain, seen.revision, seen.generation, seen.zone_id)
     {
-        return Ok(false);
+        return Ok(Mended::Not);
     }
     let mut pending = Pending {
         delete: plan.delete.iter().map(|stored| stored.id).collect(),
         insert: plan.insert.iter().map(|row| (id, row.clone())).collect(),
     };
     pending.flush(&mut transaction).await?;
+    target::clear_extras(&mut transaction, &[id]).await?;
     let put = sqlx::query(powerdns_sql::DOMAINS_PUT).bind([&seen.name]);
     put.execute(&mut *transaction).await.map_err(DeployError::target)?;
     let sum =
         sqlx::query(powerdns_sql::LEDGER_CHECKSUM).bind(&seen.name).bind(checksum.to_bytes().as_slice());
     sum.execute(&mut *transaction).await.map_err(DeployError::target)?;
-    transaction.commit().await.map_err(DeployError::target)?;
-    Ok(true)
+    let samples = samples(&mut transaction, compared, plan, id).await?;
+    target::commit(transaction, &context.app.pool, target.cluster.id, context.order).await?;
+    read_back(context, compared, seen.serial, samples).await
+}
+
+/// What to ask to see what was mended.
+async fn samples(
+    connection: &mut PgConnection,
+    compared: &Comparison,
+    plan: &Plan,
+    id: i32,
+) -> Result<Vec<Sample>, DeployError> {
+    let rows = plan.insert.iter().chain(plan.delete.iter().map(|stored| &stored.row));
+    let mended: BTreeSet<(&str, &str)> =
+        rows.filter_map(|row| Some((row.name.as_str(), row.rrtype.as_deref()?))).collect();
+    let mut names: Vec<&str> = mended.iter().map(|(name, _)| *name).collect();
+    names.dedup();
+    let query = sqlx::query(powerdns_sql::RECORDS_OF_NAMES).bind(vec![id; names.len()]).bind(names);
+    let found = query.fetch_all(connection).await.map_err(DeployError::target)?;
+    let rows: Result<Vec<Row>, _> =
+        found.iter().map(|row| target::stored_row(row).map(|(_, stored)| stored.row)).collect();
+    Ok(sample::of_mended(&compared.claim.name, &mended, &rows.map_err(DeployError::target)?))
+}
+
+/// Reads back what was mended; each RRset is a check of its own, so that all of them are asked.
+async fn read_back(
+    context: &Context,
+    compared: &Comparison,
+    serial: u32,
+    mut samples: Vec<Sample>,
+) -> Result<Mended, DeployError> {
+    let claim = &compared.claim;
+    let mut snapshot = claim::snapshot(&context.app.pool).await?;
+    let asked = Asked { domain: claim.domain, name_key: &claim.name_key, samples: &mut samples };
+    sample::drop_uncertain(&mut snapshot, &mut [asked]).await?;
+    snapshot.rollback().await.map_err(DeployError::control)?;
+    let check = |samples| Check { zone: claim.name.clone(), serial: Some(serial), samples };
+    let mut checks: Vec<Check> = samples.into_iter().map(|sample| check(vec![sample])).collect();
+    if checks.is_empty() {
+        checks.push(check(Vec::new()));
+    }
+    let mut answers = verify::verify(&context.target.cluster, checks);
+    while let Some((_, answer)) = answers.next().await {
+        if let Err(why) = answer {
+            return Ok(Mended::Unseen(why));
+        }
+    }
+    Ok(Mended::Seen)
+}
+
+/// A mended zone that a listener does not show is a deployment that failed, and is tried again as one.
+async fn unseen(context: &Context, compared: &Comparison, why: String) -> Result<(), DeployError> {
+    let ending = Ending::Failed(format!("mended in the database, but not shown: {why}"));
+    let ended = Ended { claim: compared.claim.clone(), ending, stages: Stages::default(), checksum: None };
+    record::record(&context.app, context.target.cluster.id, &[ended]).await
 }
 
 async fn told(
@@ -184,27 +265,28 @@ pub async fn rebuild_zone(
     target: &Target,
     domain: DomainId,
 ) -> Result<Vec<Difference>, DeployError> {
-    let context = Context { app: app.clone(), target: target.clone() };
+    let context = Context { app: app.clone(), target: target.clone(), order: Order::Explicit };
     let Some(compared) = compare::compare(&app.pool, target, domain).await? else { return Ok(Vec::new()) };
     let differences = match &compared.found {
         Found::Ahead(why) => return Err(DeployError::Refused(why.clone())),
         Found::Compared { differences, .. } if differences.is_empty() => return Ok(Vec::new()),
-        Found::Compared { differences, plan: Some(plan), checksum }
-            if mend(target, &compared, plan, *checksum).await? =>
-        {
-            differences.clone()
-        }
-        found => {
-            let manner = Manner { whole: [domain].into(), rebuild: true };
-            let left = batch::deploy(&context, &[domain], &manner, &Hold::none()).await?;
-            if let Some(Reach::Nothing(why)) = left.reached {
-                return Err(DeployError::Unreachable(why));
-            }
-            if let Found::Compared { differences, .. } = found { differences.clone() } else { Vec::new() }
-        }
+        Found::Compared { differences, .. } => differences.clone(),
+        Found::Moving => Vec::new(),
     };
-    if !differences.is_empty() {
-        told(&context, &compared, &differences).await?;
+    let mut mended = Mended::Not;
+    if let Found::Compared { plan: Some(plan), checksum, .. } = &compared.found {
+        mended = mend(&context, &compared, plan, *checksum).await?;
+    }
+    if matches!(mended, Mended::Not) {
+        mended = anew(&context, domain).await?;
+    }
+    match mended {
+        Mended::Seen if !differences.is_empty() => told(&context, &compared, &differences).await?,
+        Mended::Seen | Mended::Not => {}
+        Mended::Unseen(why) => {
+            unseen(&context, &compared, why.clone()).await?;
+            return Err(DeployError::Failed(why));
+        }
     }
     Ok(differences)
 }

@@ -11,6 +11,9 @@ pub enum DeployError {
     /// The target's database cannot be used at all.
     #[error("the database of the DNS cluster cannot be used: {0}")]
     Unreachable(String),
+    /// The cluster was disabled while this was on its way.
+    #[error("the DNS cluster is disabled")]
+    Disabled,
     /// The target refuses what was to be written; another try gives the same.
     #[error("the DNS cluster's database refuses the zone: {0}")]
     Refused(String),
@@ -48,6 +51,6 @@ impl DeployError {
 
     /// Whether every other zone would meet it, too.
     pub fn concerns_all(&self) -> bool {
-        matches!(self, Self::Control(_) | Self::Unreachable(_))
+        matches!(self, Self::Control(_) | Self::Unreachable(_) | Self::Disabled)
     }
 }

@@ -2,7 +2,8 @@
 //! late worker from doing harm is the fence in the target.
 //!
 //! The owner also holds a session lock on a connection of its own. A process that was killed loses it at once, so its
-//! successor need not wait until the lease ends; one that merely stands still keeps it, and loses the lease by time.
+//! successor need not wait until the lease ends; one that merely stands still keeps it, and loses the lease by time. Its
+//! successor ends that session: otherwise it would still hold the lock when it goes on, and take the lease back.
 
 use super::fault::DeployError;
 use super::sql;
@@ -61,6 +62,11 @@ impl Lease {
             .map_err(DeployError::control)?;
         self.looked = Some(asked);
         self.renewed = fence.map(|_| asked);
+        if fence.is_some() && !alone {
+            let broken = sqlx::query(sql::LEASE_BREAK).bind(&self.name).execute(pool).await;
+            broken.map_err(DeployError::control)?;
+            self.hold_session(pool).await.map_err(DeployError::control)?;
+        }
         Ok(self.is_held())
     }
 

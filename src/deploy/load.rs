@@ -159,7 +159,16 @@ async fn load_changed(
         made.samples = samples;
         loaded.candidates.push(made);
     }
-    sample::drop_uncertain(snapshot, &mut loaded.candidates).await
+    let mut asked: Vec<_> = loaded
+        .candidates
+        .iter_mut()
+        .map(|made| sample::Asked {
+            domain: made.claim.domain,
+            name_key: &made.claim.name_key,
+            samples: &mut made.samples,
+        })
+        .collect();
+    sample::drop_uncertain(snapshot, &mut asked).await
 }
 
 async fn touched(

@@ -1,6 +1,7 @@
 //! Level-triggered deployment: a worker per DNS cluster makes what is active what is desired.
 //!
-//! `claim` what is due → `load` and render it → `target` writes it, behind the `fence` → `verify` reads it back over
+//! `claim` what is due → `load` and render it → `target` writes it, behind the `fence` and with a
+//! `permit` → `verify` reads it back over
 //! `dns` → `record` says so in the log; `batch` is that way for many domains, `worker` drives it with what it has on `hold`. `drift` and
 //! `compare` look at whole zones, `ahead` decides about what the log does not know, `probe` tests a cluster.
 
@@ -16,6 +17,7 @@ mod fence;
 mod hold;
 mod lease;
 mod load;
+mod permit;
 mod probe;
 mod record;
 mod sample;
@@ -29,6 +31,7 @@ pub use ahead::{DecideError, adopt, discard};
 pub use cluster::{ClusterRow, TARGET_MIGRATIONS, Target, clusters};
 pub use drift::{deployed, foreign_zones, rebuild_zone, verify_zone};
 pub use fault::DeployError;
+pub use permit::writes_ended;
 pub use probe::{TestReport, TestStep, test_cluster};
 
 use crate::app::App;

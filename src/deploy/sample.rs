@@ -3,7 +3,7 @@
 
 use super::claim::Snapshot;
 use super::fault::DeployError;
-use super::load::{Candidate, owners};
+use super::load::owners;
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrType};
 use headwater_events::ids::DomainId;
 use headwater_projections::powerdns::{Owners, Row, Zone, sql};
@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// RRsets that are asked of one zone.
 pub const SAMPLES_MAX_RRSETS: usize = 4;
+/// RRsets of one zone that are asked after a mend.
+const MENDED_MAX_RRSETS: usize = 64;
 /// Zones of others' below ours that are looked at.
 const HOSTED_BELOW_MAX_ZONES: i64 = 1_000;
 
@@ -102,43 +104,86 @@ pub(super) fn of_rows(zone: &Zone, rows: &[Row]) -> Vec<Sample> {
     servers.chain(last).filter_map(one).take(SAMPLES_MAX_RRSETS).collect()
 }
 
+/// Samples of RRsets of which rows were put right, by name and type; `rows` are all that these names have now.
+pub(super) fn of_mended<'r>(
+    zone: &DomainName,
+    mended: &BTreeSet<(&'r str, &'r str)>,
+    rows: &'r [Row],
+) -> Vec<Sample> {
+    let mut rrsets: BTreeMap<(&str, &str), (Vec<&str>, bool)> = BTreeMap::new();
+    for row in rows {
+        if let (Some(rrtype), Some(content)) = (&row.rrtype, &row.content) {
+            let (records, auth) = rrsets.entry((&row.name, rrtype)).or_insert((Vec::new(), true));
+            records.push(content);
+            *auth &= row.auth;
+        }
+    }
+    let one = |(name, rrtype): &(&str, &str)| {
+        // A name or type that no client can ask for was somebody else's, and is gone.
+        let owner = OwnerName::parse(&format!("{name}."), zone).ok()?;
+        let parsed = RrType::parse(rrtype).ok()?;
+        let (expect, wild) = match rrsets.get(&(*name, *rrtype)) {
+            Some((records, auth)) => {
+                let rdata = octets(parsed, records.iter().copied(), zone)?;
+                match auth {
+                    true => (Expect::Answer(rdata), None),
+                    false if parsed == RrType::NS => (Expect::Referral(rdata), None),
+                    // Below a cut: it is not answered for itself.
+                    false => return None,
+                }
+            }
+            None => {
+                let there = rows.iter().any(|row| row.name == *name);
+                (Expect::Gone, (!there).then(|| owner.clone()))
+            }
+        };
+        Some(Sample { name: owner.absolute(zone), rrtype: parsed, expect, wild })
+    };
+    mended.iter().filter_map(one).take(MENDED_MAX_RRSETS).collect()
+}
+
+/// The samples of one domain.
+pub(super) struct Asked<'s> {
+    pub(super) domain: DomainId,
+    /// The sort key of its name.
+    pub(super) name_key: &'s str,
+    pub(super) samples: &'s mut Vec<Sample>,
+}
+
 /// Drops the samples that something else could answer.
 pub(super) async fn drop_uncertain(
     snapshot: &mut Snapshot,
-    candidates: &mut [Candidate],
+    all: &mut [Asked<'_>],
 ) -> Result<(), DeployError> {
-    let keys: Vec<String> = candidates
-        .iter()
-        .filter(|made| !made.samples.is_empty())
-        .map(|made| made.claim.name_key.clone())
-        .collect();
+    let asked = all.iter().filter(|asked| !asked.samples.is_empty());
+    let keys: Vec<String> = asked.map(|asked| asked.name_key.to_owned()).collect();
     if keys.is_empty() {
         return Ok(());
     }
     let query = sqlx::query_scalar::<_, String>(sql::HOSTED_BELOW).bind(keys).bind(HOSTED_BELOW_MAX_ZONES);
     let hosted = query.fetch_all(&mut **snapshot).await.map_err(DeployError::control)?;
     let mut wildcards: BTreeMap<DomainId, BTreeSet<OwnerKey>> = BTreeMap::new();
-    for made in candidates.iter_mut() {
+    for asked in all.iter_mut() {
         let others = |name: &str| {
             hosted.iter().any(|zone| {
                 name.strip_suffix(zone.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             })
         };
-        made.samples.retain(|sample| !others(&sample.name));
-        for owner in made.samples.iter().filter_map(|sample| sample.wild.as_ref()) {
-            wildcards.entry(made.claim.domain).or_default().extend(wildcards_above(owner));
+        asked.samples.retain(|sample| !others(&sample.name));
+        for owner in asked.samples.iter().filter_map(|sample| sample.wild.as_ref()) {
+            wildcards.entry(asked.domain).or_default().extend(wildcards_above(owner));
         }
     }
     if wildcards.is_empty() {
         return Ok(());
     }
     let found = owners(snapshot, &wildcards).await?;
-    for made in candidates {
-        let Some(owners) = found.get(&made.claim.domain) else { continue };
+    for asked in all {
+        let Some(owners) = found.get(&asked.domain) else { continue };
         let answered = |owner: &OwnerName| {
             wildcards_above(owner).any(|key| owners.get(&key).is_some_and(|owner| !owner.rrsets.is_empty()))
         };
-        made.samples.retain(|sample| !sample.wild.as_ref().is_some_and(answered));
+        asked.samples.retain(|sample| !sample.wild.as_ref().is_some_and(answered));
     }
     Ok(())
 }

@@ -3,6 +3,11 @@
 /// One consistent sight of the control database.
 pub(super) const SNAPSHOT: &str = "begin isolation level repeatable read read only";
 
+/// For statements that find few rows by an index. How many are due cannot be estimated, since it is a comparison of
+/// columns: the planner would read whole tables for them.
+pub const INDEXED: &str = "begin read only; set local enable_seqscan = off; set local enable_hashjoin = off; \
+     set local enable_mergejoin = off";
+
 pub(super) const CLUSTERS: &str =
     "select id, name, database_url_file, dns, front, enabled from desired.clusters order by id";
 
@@ -20,6 +25,25 @@ pub(super) const LEASE_END: &str =
 /// $1 name: held as long as this connection lives, so a dead owner shows at once.
 pub(super) const LEASE_ALIVE: &str = "select pg_try_advisory_lock(7010, hashtext($1))";
 
+/// $1 name: ends the session that holds the lock of a lease whose time is over. Its process stands still.
+pub(super) const LEASE_BREAK: &str = "select count(pg_terminate_backend(pid)) from pg_locks \
+     where locktype = 'advisory' and classid = 7010 and objid::bigint = hashtext($1)::bigint & 4294967295 \
+       and objsubid = 2 and granted and pid <> pg_backend_pid() \
+       and database = (select oid from pg_database where datname = current_database())";
+
+/// A permit is held for as long as the target takes to commit, however long that is.
+pub(super) const PERMIT_STAYS: &str = "set local idle_in_transaction_session_timeout = 0";
+
+/// $1 cluster, as text: held by whoever writes to it, together with others.
+pub(super) const PERMIT: &str = "select pg_advisory_xact_lock_shared(7011, hashtext($1))";
+
+/// $1 cluster: whether it may be written. In a statement of its own, after the lock, so that it sees what was committed
+/// before.
+pub(super) const PERMITTED: &str = "select enabled from desired.clusters where id = $1";
+
+/// $1 cluster, as text: had when nobody writes to it.
+pub(super) const PERMITS_ENDED: &str = "select pg_advisory_xact_lock(7011, hashtext($1))";
+
 /// What a deployment is due for, without its zone: nothing where the cluster ($1) is disabled, in the same snapshot.
 macro_rules! due {
     () => {
@@ -31,16 +55,23 @@ macro_rules! due {
     };
 }
 
-/// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most: what is due now, and how large it is.
-pub(super) const DUE: &str = concat!(
-    "select dep.domain_id, dep.wanted and (dep.active_revision = 0 or dep.state = 'removed'), m.records, \
-       case when dep.wanted and dep.active_revision > 0 then \
-         (select count(*) from (select from events e where e.stream_id = dep.domain_id \
-            and e.revision > dep.active_revision and e.revision <= dep.desired_revision limit $4) n) else 0 end \
-     from desired.deployments dep join desired.domains m on m.id = dep.domain_id \
-     where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
+/// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most: what is due now, and how large it is. The
+/// tenants take turns: first the longest waiting domain of each, then the second of each. Only what is due is read, by
+/// its index (see [`INDEXED`]); sizes are looked up for what is taken.
+pub const DUE: &str = concat!(
+    "select d.domain_id, d.whole, d.records, \
+       case when d.whole or d.active_revision = 0 then 0 else \
+         (select count(*) from (select from events e where e.stream_id = d.domain_id \
+            and e.revision > d.active_revision and e.revision <= d.desired_revision limit $4) n) end \
+     from (select dep.domain_id, dep.next_attempt_at, dep.desired_at, m.records, dep.desired_revision, \
+         dep.wanted and (dep.active_revision = 0 or dep.state = 'removed') as whole, \
+         case when dep.wanted then dep.active_revision else 0 end as active_revision, \
+         row_number() over (partition by m.tenant_id order by dep.next_attempt_at, dep.desired_at) as turn \
+       from desired.deployments dep join desired.domains m on m.id = dep.domain_id \
+       where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
     due!(),
-    " order by dep.next_attempt_at, dep.desired_at limit $3"
+    " order by turn, dep.next_attempt_at, dep.desired_at limit $3) d \
+     order by d.turn, d.next_attempt_at, d.desired_at"
 );
 
 /// Columns of a claim, in the order in which they are read.
@@ -127,6 +158,11 @@ pub const ALL: &[&str] = &[
     LEASE,
     LEASE_END,
     LEASE_ALIVE,
+    LEASE_BREAK,
+    PERMIT_STAYS,
+    PERMIT,
+    PERMITTED,
+    PERMITS_ENDED,
     DUE,
     CLAIM,
     DEPLOYMENTS,

@@ -6,12 +6,13 @@ use super::cluster::Target;
 use super::fault::DeployError;
 use super::fence::{How, Intent, Judgement, Ledger, judge};
 use super::load::{Candidate, Work, chain_ends};
+use super::permit::{Order, Permit};
 use super::sample::{self, Sample};
 use super::zone::{Overlay, ZoneReader};
-use headwater_events::ids::{DomainId, LogId, Revision};
+use headwater_events::ids::{ClusterId, DomainId, LogId, Revision};
 use headwater_projections::powerdns::{Row, SetHash, StoredRow, plan, sql};
 use sqlx::Row as _;
-use sqlx::postgres::{PgConnection, PgPool, PgRow};
+use sqlx::postgres::{PgConnection, PgPool, PgRow, PgTransaction};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -42,12 +43,12 @@ pub async fn apply(
     control: &PgPool,
     log: LogId,
     candidates: &[&Candidate],
+    order: Order,
 ) -> Result<Vec<Applied>, DeployError> {
     let applying = async {
         let mut transaction = target.pool.begin().await.map_err(DeployError::target)?;
         let written = write(&mut transaction, control, log, candidates, None).await?;
-        fail::fail_point!("deploy.before_commit", |_| Err(DeployError::Failed("failpoint".into())));
-        transaction.commit().await.map_err(DeployError::target)?;
+        commit(transaction, control, target.cluster.id, order).await?;
         fail::fail_point!("deploy.after_commit", |_| Err(DeployError::Failed("failpoint".into())));
         Ok(written)
     };
@@ -64,14 +65,30 @@ pub(super) async fn apply_streamed(
     log: LogId,
     candidate: &Candidate,
     snapshot: &mut Snapshot,
+    order: Order,
 ) -> Result<Applied, DeployError> {
     let applying = async {
         let mut transaction = target.pool.begin().await.map_err(DeployError::target)?;
         let written = write(&mut transaction, control, log, &[candidate], Some(snapshot)).await?;
-        transaction.commit().await.map_err(DeployError::target)?;
+        commit(transaction, control, target.cluster.id, order).await?;
         Ok(written.into_iter().next().unwrap_or(Applied::Not(Judgement::Stale)))
     };
     tokio::time::timeout(STREAM_LIMIT, applying).await.unwrap_or_else(|_| Err(late(STREAM_LIMIT)))
+}
+
+/// Commits, unless the cluster may not be written any more.
+pub(super) async fn commit(
+    transaction: PgTransaction<'static>,
+    control: &PgPool,
+    cluster: ClusterId,
+    order: Order,
+) -> Result<(), DeployError> {
+    fail::fail_point!("deploy.before_commit", |_| Err(DeployError::Failed("failpoint".into())));
+    let permit = Permit::take(control, cluster, order).await?;
+    fail::fail_point!("deploy.permitted", |_| Err(DeployError::Failed("failpoint".into())));
+    transaction.commit().await.map_err(DeployError::target)?;
+    permit.end().await;
+    Ok(())
 }
 
 fn late(limit: Duration) -> DeployError {
@@ -310,7 +327,14 @@ async fn clear(connection: &mut PgConnection, zones: &[i32]) -> Result<(), Deplo
     if zones.is_empty() {
         return Ok(());
     }
-    for text in [sql::RECORDS_CLEAR, sql::METADATA_CLEAR, sql::KEYS_CLEAR, sql::COMMENTS_CLEAR] {
+    let records = sqlx::query(sql::RECORDS_CLEAR).bind(zones);
+    records.execute(&mut *connection).await.map_err(DeployError::target)?;
+    clear_extras(connection, zones).await
+}
+
+/// Takes off what hangs on zones besides their records: nothing of it is ever written by us.
+pub(super) async fn clear_extras(connection: &mut PgConnection, zones: &[i32]) -> Result<(), DeployError> {
+    for text in [sql::METADATA_CLEAR, sql::KEYS_CLEAR, sql::COMMENTS_CLEAR] {
         sqlx::query(text).bind(zones).execute(&mut *connection).await.map_err(DeployError::target)?;
     }
     Ok(())

@@ -10,6 +10,7 @@ use super::fault::DeployError;
 use super::hold::{Hold, Holds};
 use super::lease::Lease;
 use super::load::WHOLE_MAX_RECORDS;
+use super::permit::Order;
 use super::{probe, sql};
 use crate::app::App;
 use headwater_events::ids::DomainId;
@@ -143,7 +144,7 @@ impl Worker {
             return Ok(false);
         }
         let Some(target) = self.open().await else { return Ok(false) };
-        let context = Context { app: self.app.clone(), target };
+        let context = Context { app: self.app.clone(), target, order: Order::Standing };
         if self.down.is_some() {
             // Nothing is claimed, only to fail, before the cluster is known to be back.
             self.probe(&context, Duration::ZERO);
@@ -289,6 +290,9 @@ impl Worker {
                 }
             }
             Err(error @ DeployError::Unreachable(_)) => self.unreached(&error.to_string()).await,
+            Err(DeployError::Disabled) => {
+                tracing::info!(cluster = self.cluster.name, "nothing is written any more")
+            }
             Err(error) => tracing::warn!(cluster = self.cluster.name, %error, "a deployment is tried again"),
         }
     }

@@ -131,7 +131,7 @@ async fn enable(
     Ok(mutation.submit(&app, command).await?.into_response())
 }
 
-/// Deploy to a DNS cluster no longer; what it serves stays as it is.
+/// Deploy to a DNS cluster no longer; what it serves stays as it is. Once this is answered, nothing is written to it.
 #[utoipa::path(post, path = "/api/dns-clusters/{id}/disable", tag = "dns-clusters", params(("id" = Uuid, Path)),
     responses((status = 200, body = Receipt)))]
 async fn disable(
@@ -140,5 +140,15 @@ async fn disable(
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
     let command = Command::admin(AdminCommand::SetClusterEnabled { cluster, enabled: false });
-    Ok(mutation.submit(&app, command).await?.into_response())
+    let submitted = mutation.submit(&app, command).await?;
+    if matches!(submitted, Submitted::Done(_))
+        && let Err(error) = deploy::writes_ended(&app.pool, cluster).await
+    {
+        tracing::warn!(%cluster, %error, "whether writes to a disabled DNS cluster have ended is not known");
+        return Err(Problem::unavailable(
+            "the DNS cluster is disabled, but a write that had begun has not ended: repeat the request"
+                .to_owned(),
+        ));
+    }
+    Ok(submitted.into_response())
 }

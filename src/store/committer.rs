@@ -6,7 +6,7 @@ use super::append::{self, AppendError, Appended};
 use super::batch::Batch;
 use super::decide::{BATCH_MAX_EVENTS, Decider, Verdict};
 use super::head::Head;
-use super::turn::{Size, select};
+use super::turn::{BATCH_MAX_COMMANDS, Size, Turns};
 use super::{load, pool, watchdog};
 use crate::clock::Clock;
 use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitError};
@@ -45,6 +45,8 @@ struct Waiting {
     since: tokio::time::Instant,
     misses: u32,
     alone: bool,
+    /// Given when the committer takes it from the queue.
+    turn: u64,
 }
 
 impl Waiting {
@@ -92,7 +94,7 @@ impl CommitterHandle {
         let operation = OperationId::from_uuid(Uuid::now_v7());
         let request = Request { caller, command, meta, operation };
         let since = tokio::time::Instant::now();
-        let waiting = Waiting { request, reply, since, misses: 0, alone: false };
+        let waiting = Waiting { request, reply, since, misses: 0, alone: false, turn: 0 };
         match self.queue.try_send(waiting) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => return Err(SubmitError::Busy),
@@ -186,7 +188,7 @@ fn stopping() -> SubmitError {
 pub struct Committer {
     queue: mpsc::Receiver<Waiting>,
     waiting: VecDeque<Waiting>,
-    owed: usize,
+    turns: Turns<Uuid>,
     options: PgConnectOptions,
     connection: Option<PgConnection>,
     head: Head,
@@ -218,7 +220,7 @@ impl Committer {
         let committer = Self {
             queue,
             waiting: VecDeque::new(),
-            owed: 0,
+            turns: Turns::new(),
             options,
             connection: None,
             head: head.clone(),
@@ -239,12 +241,12 @@ impl Committer {
                     () = stop.cancelled() => { self.queue.close(); self.queue.recv().await }
                 };
                 let Some(next) = next else { return };
-                self.waiting.push_back(next);
+                self.enter(next);
             }
             // As many as may queue: the small ones behind the big ones must be seen.
             while self.waiting.len() < QUEUE_MAX_COMMANDS {
                 let Ok(next) = self.queue.try_recv() else { break };
-                self.waiting.push_back(next);
+                self.enter(next);
             }
             let round = self.take();
             metrics::histogram!("cdn_log_batch_commands").record(round.len() as f64);
@@ -252,10 +254,16 @@ impl Committer {
         }
     }
 
-    /// The next batch, by [`select`].
+    fn enter(&mut self, mut waiting: Waiting) {
+        waiting.turn = self.turns.enter(waiting.request.caller.actor.id);
+        self.waiting.push_back(waiting);
+    }
+
+    /// The next batch, by turns.
     fn take(&mut self) -> Vec<Waiting> {
-        let sizes: Vec<Size> = self.waiting.iter().map(Waiting::size).collect();
-        let chosen = select(&sizes, &mut self.owed);
+        let waiting: Vec<(u64, Size)> =
+            self.waiting.iter().map(|waiting| (waiting.turn, waiting.size())).collect();
+        let chosen = self.turns.select(&waiting, BATCH_MAX_COMMANDS);
         // From the back, so that the indices before stay what they are.
         let mut round: Vec<Waiting> =
             chosen.into_iter().rev().filter_map(|index| self.waiting.remove(index)).collect();

@@ -1,8 +1,19 @@
 //! Deployment on real servers: what is put is answered by every PowerDNS and through dnsdist, and by nothing else.
 
+mod anew;
+#[cfg(feature = "failpoints")]
+mod child;
+#[cfg(feature = "failpoints")]
+mod crash;
+#[cfg(feature = "failpoints")]
+mod disable;
+mod drift;
+mod fair;
 mod faults;
 mod lab;
 mod render;
+#[cfg(feature = "failpoints")]
+mod replicas;
 
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command as Process, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{self, StreamExt};
 use headwater::demo::ports::PortLease;
@@ -15,6 +15,8 @@ use headwater_events::event::Event;
 use headwater_events::ids::UserId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use uuid::Uuid;
 
 use crate::support::log::*;
@@ -27,6 +29,8 @@ const CHILD_FIRST: &str = "HEADWATER_TEST_CHILD_FIRST";
 const AT_ONCE: usize = 32;
 const ZONES: usize = 4;
 const COMMANDS: u64 = 100_000;
+/// How often is struck, at most, until a planted fault is seen.
+const PLANTED_MAX_ROUNDS: u64 = 40;
 
 fn zone(n: u64) -> String {
     format!("c{}.test", n % ZONES as u64)
@@ -59,20 +63,22 @@ async fn child() {
         .await;
 }
 
-/// Every owner of the campaign has one event, and those that must be there are there.
-async fn assert_once(log: &Log, acknowledged: &BTreeSet<u64>) -> BTreeSet<u64> {
+/// Every owner of the campaign has one event, and those that must be there are there. Gives those that are.
+async fn once(log: &Log, acknowledged: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for recorded in log.all().await {
         if let Event::RrsetReplaced(put) = recorded.decode().unwrap() {
             *seen.entry(put.name.to_string()).or_default() += 1;
         }
     }
-    for n in acknowledged {
-        assert!(seen.contains_key(&format!("r{n}")), "command {n} was acknowledged and is lost");
+    if let Some(n) = acknowledged.iter().find(|n| !seen.contains_key(&format!("r{n}"))) {
+        return Err(format!("command {n} was acknowledged and is lost"));
     }
     let twice: Vec<_> = seen.iter().filter(|(_, times)| **times > 1).collect();
-    assert!(twice.is_empty(), "appended more than once: {twice:?}");
-    seen.keys().filter_map(|name| name.strip_prefix('r')?.parse().ok()).collect()
+    if !twice.is_empty() {
+        return Err(format!("appended more than once: {twice:?}"));
+    }
+    Ok(seen.keys().filter_map(|name| name.strip_prefix('r')?.parse().ok()).collect())
 }
 
 /// Asks again for everything around what was seen, as a client would that got no answer.
@@ -83,31 +89,60 @@ async fn retry(log: &Log, numbers: impl Iterator<Item = u64>) -> BTreeSet<u64> {
     answers.into_iter().map(|(n, _)| n).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn torture_a_killed_process_loses_nothing_acknowledged() {
-    let log = Log::new().await;
+/// Kills a process that commits, again and again.
+async fn kill_processes(log: &Log, rounds: u64) -> Result<(), String> {
     for n in 0..ZONES as u64 {
         log.domain(&zone(n)).await;
     }
+    let mut moments = moments();
     let mut all = BTreeSet::new();
-    for round in 0..size(10, 100) as u64 {
+    for round in 0..rounds {
         let first = round * COMMANDS;
-        let acknowledged = run_child(&log, first, rand::random_range(5..150)).await;
+        let acknowledged = run_child(log, first, moments.random_range(1..400)).await;
         let last = acknowledged.last().copied().unwrap_or(first);
         all.extend(&acknowledged);
-        let present = assert_once(&log, &all).await;
+        let present = once(log, &all).await?;
         let unknown = (first..=last + AT_ONCE as u64).filter(|n| !acknowledged.contains(n));
-        let retried = retry(&log, unknown).await;
+        let retried = retry(log, unknown).await;
         let saved = retried.iter().filter(|n| present.contains(n)).count();
         println!("round {round}: {} acknowledged, {saved} written but not acknowledged", acknowledged.len());
         all.extend(&retried);
+        once(log, &all).await?;
     }
-    assert_eq!(assert_once(&log, &all).await, all);
+    if once(log, &all).await? == all {
+        Ok(())
+    } else {
+        Err("something is there that nobody asked for".into())
+    }
+}
+
+/// When to strike. The seed is told, so that a run can be had again; the machine's own timing remains.
+fn moments() -> StdRng {
+    let seed = std::env::var("HEADWATER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(rand::random);
+    println!("HEADWATER_TEST_SEED={seed}");
+    StdRng::seed_from_u64(seed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn torture_a_killed_process_loses_nothing_acknowledged() {
+    let log = Log::new().await;
+    kill_processes(&log, size(10, 100) as u64).await.unwrap();
     log.assert_sound().await;
 }
 
-/// Starts the child, kills it after it has acknowledged something and then some time, gives what it acknowledged.
-async fn run_child(log: &Log, first: u64, millis: u64) -> BTreeSet<u64> {
+/// Eventlog test 5 must find this: a retry is not known as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receipts_that_are_not_kept_are_found() {
+    let log =
+        Log::with_fault(|text| text.replace("if cardinality(_k_caller) > 0 then", "if false then")).await;
+    let seen = kill_processes(&log, PLANTED_MAX_ROUNDS).await;
+    println!("{seen:?}");
+    assert!(seen.is_err_and(|why| why.contains("more than once")), "a doubled command was not seen");
+}
+
+/// Starts the child, kills it when it has acknowledged so many, gives what it acknowledged.
+async fn run_child(log: &Log, first: u64, until: usize) -> BTreeSet<u64> {
     let mut child = Process::new(std::env::current_exe().unwrap())
         .args(["log_crash::child", "--exact", "--nocapture"])
         .env(CHILD_URL, log.url.expose())
@@ -123,7 +158,7 @@ async fn run_child(log: &Log, first: u64, millis: u64) -> BTreeSet<u64> {
         for line in lines.map_while(Result::ok) {
             let number = line.rsplit_once("acknowledged ").and_then(|(_, n)| n.parse::<u64>().ok());
             acknowledged.extend(number);
-            if number.is_some()
+            if acknowledged.len() >= until
                 && let Some(begun) = begun.take()
             {
                 begun.send(()).unwrap();
@@ -132,8 +167,6 @@ async fn run_child(log: &Log, first: u64, millis: u64) -> BTreeSet<u64> {
         acknowledged
     });
     begins.await.unwrap();
-    // The random moment is what is tested.
-    tokio::time::sleep(Duration::from_millis(millis)).await;
     child.kill().unwrap();
     child.wait().unwrap();
     reader.await.unwrap()
@@ -168,25 +201,37 @@ async fn a_stopped_process_stops_nobody_else() {
     log.assert_sound().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn torture_a_killed_server_loses_nothing_acknowledged() {
+/// Kills the database server under load, again and again.
+async fn kill_servers(rounds: u64, fault: Option<(&str, &str)>) -> Result<(), String> {
     let home = test_home();
     let lease = PortLease::take().unwrap();
     let mut server = Postgres::start(&home, "postgres", lease, DatabaseName::HEADWATER).await.unwrap();
     let log = Log::at(server.url("headwater")).await;
+    if let Some((from, to)) = fault {
+        log.plant(|text| text.replace(from, to)).await;
+    }
+    let mut moments = moments();
     for n in 0..ZONES as u64 {
         log.domain(&zone(n)).await;
     }
     let mut acknowledged = BTreeSet::new();
-    for round in 0..size(10, 100) as u64 {
+    for round in 0..rounds {
         let first = round * COMMANDS;
+        let answered = AtomicUsize::new(0);
         let load = stream::iter(first..first + 600).map(|n| {
-            let log = &log;
-            async move { (n, submit(log, n, 1).await) }
+            let (log, answered) = (&log, &answered);
+            async move {
+                let ok = submit(log, n, 1).await;
+                answered.fetch_add(1, Ordering::SeqCst);
+                (n, ok)
+            }
         });
         let load = load.buffer_unordered(AT_ONCE).collect::<Vec<_>>();
         let fail = async {
-            tokio::time::sleep(Duration::from_millis(rand::random_range(10..150))).await;
+            let until = moments.random_range(1..500);
+            let enough = || async { answered.load(Ordering::SeqCst) };
+            let _count =
+                crate::support::eventually("commands are answered", enough, |count| *count >= until).await;
             if round % 2 == 0 {
                 server.kill().await.unwrap();
             } else {
@@ -200,11 +245,30 @@ async fn torture_a_killed_server_loses_nothing_acknowledged() {
         println!("round {round}: {} of {} were answered", answered.len(), answers.len());
         acknowledged.extend(&answered);
         acknowledged.extend(retry(&log, answers.iter().filter(|(_, ok)| !ok).map(|(n, _)| *n)).await);
-        assert_once(&log, &acknowledged).await;
+        match once(&log, &acknowledged).await {
+            Ok(there) if there == acknowledged => {}
+            Ok(_) => return Err("something is there that nobody asked for".into()),
+            Err(why) => return Err(why),
+        }
     }
-    assert_eq!(assert_once(&log, &acknowledged).await, acknowledged);
     log.assert_sound().await;
     let zone: DomainName = domain_name(&zone(0));
     let differences = headwater::rebuild::desired::verify(&log.pool, Some(&zone), &mut |_| {}).await.unwrap();
     assert_eq!(differences, []);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn torture_a_killed_server_loses_nothing_acknowledged() {
+    kill_servers(size(10, 100) as u64, None).await.unwrap();
+}
+
+/// Eventlog test 5 must find this: what is acknowledged is not on the disk yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_does_not_wait_for_the_disk_is_found() {
+    let commit = "    commit;\n    perform pg_advisory_unlock_all();\nend $$;";
+    let planted = format!("    set local synchronous_commit = off;\n{commit}");
+    let seen = kill_servers(PLANTED_MAX_ROUNDS, Some((commit, &planted))).await;
+    println!("{seen:?}");
+    assert!(seen.is_err_and(|why| why.contains("is lost")), "a lost command was not seen");
 }

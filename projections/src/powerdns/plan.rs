@@ -61,7 +61,8 @@ pub enum Difference {
     Missing(Row),
     /// A row should not be there.
     Unexpected(Row),
-    /// What the target's own ledger says of the zone does not fit its rows.
+    /// What the target's own ledger says of the zone does not fit its rows, or something hangs on the zone that was
+    /// never written.
     Ledger(String),
     /// The target holds what this log does not know.
     Ahead(String),

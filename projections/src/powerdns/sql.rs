@@ -126,6 +126,13 @@ pub const KEYS_CLEAR: &str = "delete from cryptokeys where domain_id = any($1)";
 /// $1 zones' ids.
 pub const COMMENTS_CLEAR: &str = "delete from comments where domain_id = any($1)";
 
+/// $1 zone's id, $2 how many: what hangs on a zone besides its records. Nothing of it is ever written here; of a key it
+/// is told that it is there and no more.
+pub const EXTRAS_OF_ZONE: &str = "select t.what from ( \
+       select 'domainmetadata ' || coalesce(kind, '') as what from domainmetadata where domain_id = $1 \
+       union all select 'cryptokeys ' || flags from cryptokeys where domain_id = $1 \
+       union all select 'comments ' || name || ' ' || type from comments where domain_id = $1) t order by 1 limit $2";
+
 /// $1 zones' ids, $2 names, $3 types, $4 contents, $5 TTLs, $6 auth, $7 sort keys.
 pub const RECORDS_INSERT: &str = "insert into records (domain_id, name, type, content, ttl, auth, ordername) \
      select * from unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::text[])";
@@ -162,6 +169,7 @@ pub const ALL_TARGET: &[&str] = &[
     METADATA_CLEAR,
     KEYS_CLEAR,
     COMMENTS_CLEAR,
+    EXTRAS_OF_ZONE,
     RECORDS_INSERT,
     FOREIGN_ZONES,
     RIGHTS,

@@ -182,26 +182,17 @@ async fn what_is_changed_by_hand_is_found_and_mended() {
     assert_eq!(foreign_zones(&target).await.unwrap(), ["foreign.example"]);
     execute(&pool, "update records set content = '192.0.2.66' where type = 'A'").await;
     lab.told(ZONE, "deployment.drift_mended").await;
+    let differences = || async { verify_zone(&lab.app.pool, &target, id).await.unwrap() };
+    let _none = eventually("the zone is equal", differences, Vec::is_empty).await;
+    // It was read back before it was told.
     assert_eq!(lab.dig(0, "www.example.com", "A"), "NOERROR\nanswer www.example.com. A 192.0.2.1");
-    assert_eq!(verify_zone(&lab.app.pool, &target, id).await.unwrap(), []);
 
     execute(&pool, "delete from domains where name = 'example.com'").await;
     let answer = || async { lab.dig_each(0, "www.example.com", "A").join("\n") };
     let _seen = eventually("the zone is back", answer, |seen| seen.matches(" 192.0.2.1").count() == 2).await;
 
     // With the mender away, a comparison names the row, and a rebuild puts it right.
-    lab.admin(headwater_events::admin::AdminCommand::SetClusterEnabled {
-        cluster: lab.clusters[0],
-        enabled: false,
-    })
-    .await;
-    let lease = || async {
-        sqlx::query_scalar::<_, i64>("select count(*) from leases where until > now()")
-            .fetch_one(&lab.app.pool)
-            .await
-            .unwrap()
-    };
-    let _none = eventually("the worker has ended", lease, |count| *count == 0).await;
+    lab.leave_alone().await;
     execute(&pool, "update records set content = '192.0.2.67' where type = 'A'").await;
     let differences = verify_zone(&lab.app.pool, &target, id).await.unwrap();
     let shown: Vec<String> = differences.iter().map(ToString::to_string).collect();

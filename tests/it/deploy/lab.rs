@@ -35,7 +35,16 @@ const LIMITS: Limits = Limits {
     hold: Duration::from_secs(30 * 86_400),
 };
 
-/// A process that deploys, or would.
+/// What a process does beside committing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    /// It deploys.
+    Deploy,
+    /// It ends operations, and leaves deployment to others.
+    Operations,
+}
+
+/// A process of the control plane.
 pub struct Process {
     pub app: App,
     task: JoinHandle<()>,
@@ -43,7 +52,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub async fn start(url: &Secret) -> Self {
+    pub async fn start(url: &Secret, does: Does) -> Self {
         let stop = CancellationToken::new();
         let pool =
             PgPoolOptions::new().max_connections(12).connect_with(pool::options(url).unwrap()).await.unwrap();
@@ -61,7 +70,12 @@ impl Process {
             hub: Hub::default(),
             progress: Progress::default(),
         });
-        let task = tokio::spawn(headwater::deploy::run(app.clone()));
+        // What other processes append is noticed, too.
+        tokio::spawn(app.commit.head().clone().follow(app.pool.clone(), app.stop.clone()));
+        let task = match does {
+            Does::Deploy => tokio::spawn(headwater::deploy::run(app.clone())),
+            Does::Operations => tokio::spawn(headwater::operation::run(app.clone())),
+        };
         Self { app, task, committer }
     }
 
@@ -160,7 +174,7 @@ impl Lab {
         let pool = db.pool().await;
         headwater::store::pool::migrate(&pool).await.unwrap();
         pool.close().await;
-        let process = Process::start(db.url()).await;
+        let process = Process::start(db.url(), Does::Deploy).await;
         let tenant = TenantId::from_uuid(Uuid::now_v7());
         process.admin(AdminCommand::InitializePlatform { tenant }).await;
         let labels = std::collections::BTreeMap::default();
@@ -197,7 +211,27 @@ impl Lab {
 
     /// Starts another process on a control database.
     pub async fn start_on(&mut self, url: &Secret) {
-        self.process = Some(Process::start(url).await);
+        self.process = Some(Process::start(url, Does::Deploy).await);
+    }
+
+    /// From now on nobody deploys but the children of the test.
+    pub async fn leave_to_children(&mut self) {
+        self.stop().await;
+        self.process = Some(Process::start(self.db.url(), Does::Operations).await);
+    }
+
+    /// Disables every cluster and awaits that its worker has ended.
+    pub async fn leave_alone(&self) {
+        for cluster in &self.clusters {
+            self.admin(AdminCommand::SetClusterEnabled { cluster: *cluster, enabled: false }).await;
+        }
+        let _none = eventually("the workers have ended", || self.leases(), |leases| *leases == 0).await;
+    }
+
+    /// How many clusters somebody works on.
+    pub async fn leases(&self) -> i64 {
+        let query = "select count(*) from leases where until > now() and name like 'deploy:%'";
+        sqlx::query_scalar(query).fetch_one(&self.app.pool).await.unwrap()
     }
 
     /// Makes an active domain.
@@ -309,15 +343,25 @@ pub async fn copy(url: &Secret) -> Secret {
     let copy = format!("{name}_copy_{}", Uuid::now_v7().simple());
     let mut connection = PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
     // The server needs a moment to see that connections are gone.
-    for _ in 0..200 {
-        let made = connection.execute(AssertSqlSafe(format!("CREATE DATABASE {copy} TEMPLATE {name}"))).await;
-        match made {
-            Ok(_) => return Secret::new(format!("{server}/{copy}")),
-            Err(error) if error.to_string().contains("being accessed") => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("{name} cannot be copied: somebody is connected");
+    let count = "select count(*) from pg_stat_activity where datname = $1";
+    let connected = async || {
+        let mut connection = PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
+        sqlx::query_scalar::<_, i64>(count).bind(name).fetch_one(&mut connection).await.unwrap()
+    };
+    let _none = eventually("nobody is connected", connected, |count| *count == 0).await;
+    let create = AssertSqlSafe(format!("CREATE DATABASE {copy} TEMPLATE {name}"));
+    connection.execute(create).await.unwrap();
+    Secret::new(format!("{server}/{copy}"))
+}
+
+/// Every row of a target with the transaction that wrote it: equal only where nothing was written in between.
+pub async fn rows_of(target: &PgPool) -> Vec<(String, i64, String)> {
+    sqlx::query_as(
+        "select 'records', id, xmin::text || ' ' || ctid::text || ' ' || r::text from records r \
+         union all select 'domains', id, xmin::text || ' ' || d::text from domains d \
+         union all select 'hw_zones', 0, xmin::text || ' ' || z::text from hw_zones z order by 1, 2, 3",
+    )
+    .fetch_all(target)
+    .await
+    .unwrap()
 }

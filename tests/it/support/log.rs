@@ -67,12 +67,17 @@ impl Log {
     /// The same, with the text of the append procedure changed: a planted fault.
     pub async fn with_fault(change: impl Fn(&str) -> String) -> Self {
         let log = Self::new().await;
+        log.plant(change).await;
+        log
+    }
+
+    /// Plants a fault in a log that is there.
+    pub async fn plant(&self, change: impl Fn(&str) -> String) {
         let text = include_str!("../../../migrations/control/0004_append.sql");
         let changed = change(text);
         assert_ne!(text, changed, "the fault was not planted: the migration's text has moved on");
         let procedures = changed.replace("create procedure", "create or replace procedure");
-        log.pool.execute(AssertSqlSafe(procedures)).await.unwrap();
-        log
+        self.pool.execute(AssertSqlSafe(procedures)).await.unwrap();
     }
 
     /// On a database that another process has initialized.

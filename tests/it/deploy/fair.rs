@@ -1,0 +1,73 @@
+//! Tenants take turns in what is claimed.
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgPool;
+use uuid::Uuid;
+
+use crate::support::TestDb;
+
+/// Domains that one tenant has due.
+const MANY: i32 = 10_000;
+/// What is claimed at once.
+const BATCH: i64 = 200;
+
+async fn due(pool: &PgPool, cluster: Uuid) -> Vec<Uuid> {
+    let query = sqlx::query_scalar(headwater::deploy::sql::DUE).bind(cluster).bind(Vec::<Uuid>::new());
+    let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
+    query.bind(BATCH).bind(10_i64).fetch_all(&mut *indexed).await.unwrap()
+}
+
+#[tokio::test]
+async fn one_tenants_many_domains_do_not_delay_anothers_one() {
+    let db = TestDb::new().await;
+    let pool = db.pool().await;
+    headwater::store::pool::migrate(&pool).await.unwrap();
+    let cluster = Uuid::now_v7();
+    let cluster_row = "insert into desired.clusters (id, name, database_url_file, dns, nameservers, enabled, revision, \
+                       created_at) values ($1, 'dns-1', '/nowhere', '127.0.0.1:53', '{}', true, 1, now())";
+    sqlx::query(cluster_row).bind(cluster).execute(&pool).await.unwrap();
+    let domains = "insert into desired.domains (id, name, name_key, tenant_id, status, labels, serial_base, revision, created_at, \
+                     updated_at) \
+                   select gen_random_uuid(), 't' || $1 || '-' || n || '.test', 'test t' || $1 || '-' || n, \
+                     ('00000000-0000-0000-0000-' || lpad($1::text, 12, '0'))::uuid, 'active', '{}', 1, 1, now(), now() \
+                   from generate_series(1, $2) n";
+    let wanted = "insert into desired.deployments (cluster_id, domain_id, wanted, desired_revision, desired_generation, \
+                    desired_at) \
+                  select $1, d.id, true, 1, 0, now() from desired.domains d \
+                  where not exists (select from desired.deployments p where p.domain_id = d.id)";
+    // The one with many is first; then two with few.
+    for (tenant, count) in [(1, MANY), (2, 1), (3, 3)] {
+        sqlx::query(domains).bind(tenant).bind(count).execute(&pool).await.unwrap();
+        sqlx::query(wanted).bind(cluster).execute(&pool).await.unwrap();
+    }
+    sqlx::raw_sql("analyze").execute(&pool).await.unwrap();
+    let claimed = due(&pool, cluster).await;
+    assert_eq!(claimed.len(), 200);
+    let tenants: Vec<i32> = sqlx::query_scalar(
+        "select right(d.tenant_id::text, 12)::int from unnest($1::uuid[]) with ordinality c(id, n) \
+         join desired.domains d on d.id = c.id order by c.n",
+    )
+    .bind(&claimed)
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(tenants[..7], [1, 2, 3, 1, 3, 1, 3], "tenants take turns");
+    assert!(tenants[7..].iter().all(|tenant| *tenant == 1));
+
+    // What is not due costs nothing: it is found by the index of what is.
+    sqlx::raw_sql(
+        "update desired.deployments set active_revision = 1, active_generation = 0, state = 'current' \
+         where domain_id not in (select domain_id from desired.deployments limit 5)",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    sqlx::raw_sql("vacuum analyze desired.deployments").execute(&pool).await.unwrap();
+    let text = headwater::deploy::sql::DUE.replace("$1", &format!("'{cluster}'"));
+    let text = text.replace("$2", "'{}'").replace("$3", "200").replace("$4", "10");
+    let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
+    let plan: Vec<String> =
+        sqlx::query_scalar(AssertSqlSafe(format!("explain {text}"))).fetch_all(&mut *indexed).await.unwrap();
+    let plan = plan.join("\n");
+    assert!(plan.contains("deployments_due") && !plan.contains("Seq Scan on domains"), "{plan}");
+}
