@@ -29,6 +29,7 @@ pub use ahead::{DecideError, adopt, discard};
 pub use cluster::{ClusterRow, TARGET_MIGRATIONS, Target, clusters};
 pub use drift::{deployed, foreign_zones, rebuild_zone, verify_zone};
 pub use fault::DeployError;
+pub use lease::Lease;
 pub use probe::{TestReport, TestStep, test_cluster};
 
 use crate::app::App;

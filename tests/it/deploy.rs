@@ -2,6 +2,7 @@
 
 mod faults;
 mod lab;
+mod rebuild;
 mod render;
 
 use std::time::{Duration, Instant};
