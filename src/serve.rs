@@ -214,6 +214,8 @@ fn spawn_roles(app: &App, roles: Roles, tasks: &mut JoinSet<Result<()>>) {
     }
     if roles.deploy {
         spawn(deploy::run(app.clone()).boxed());
+        // It reaches the clusters, as deployment does.
+        spawn(operation::runner::run(app.clone()).boxed());
     }
 }
 

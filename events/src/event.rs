@@ -3,7 +3,10 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
-use crate::ids::{ClusterId, OperationId, Revision, StreamKind, TenantId, TokenId, UserId};
+use crate::ids::{ClusterId, Revision, StreamKind, TenantId, TokenId, UserId};
+pub use crate::operation::{
+    OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
+};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -290,31 +293,6 @@ pub struct DeploymentsResumed {
     pub reason: String,
 }
 
-/// An operation ended in a way that the deployment facts alone do not tell: a
-/// target was out of service, or the deadline passed. Stands in the operation's stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationFinished {
-    /// The operation.
-    pub operation: OperationId,
-    /// `succeeded`, `failed` or `cancelled`.
-    pub state: String,
-    /// Targets that were out of service when it ended.
-    pub partial: Vec<ClusterId>,
-    /// What went wrong.
-    pub error: Option<OperationError>,
-}
-
-/// Why an operation failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationError {
-    /// Stable snake_case code.
-    pub code: String,
-    /// For people.
-    pub detail: String,
-    /// The target concerned, if one is.
-    pub target: Option<ClusterId>,
-}
-
 /// A projection was rebuilt or a target's rows were mended by hand or drift check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftMended {
@@ -483,7 +461,9 @@ events! {
     DeploymentsPaused(DeploymentsPaused) = "deployments.paused" @ 1 in Platform,
     "Deployments were resumed."
     DeploymentsResumed(DeploymentsResumed) = "deployments.resumed" @ 1 in Platform,
-    "An operation ended in a way that the deployments alone do not tell: a target was out of service, or the deadline passed."
+    "Imperative work was asked for: a projection is to be built anew or compared with the log."
+    OperationRequested(OperationRequested) = "operation.requested" @ 1 in Operation,
+    "An operation ended in a way that the deployments alone do not tell: a target was out of service, the deadline passed, or it was imperative work."
     OperationFinished(OperationFinished) = "operation.finished" @ 1 in Operation,
     "The platform was initialized."
     PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,

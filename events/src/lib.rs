@@ -10,5 +10,6 @@ pub mod domain;
 pub mod envelope;
 pub mod event;
 pub mod ids;
+pub mod operation;
 pub mod reject;
 pub mod time;

@@ -1,5 +1,5 @@
-//! Who works on a cluster: a lease by the database's clock. It keeps replicas out of each other's way; what keeps a
-//! late worker from doing harm is the fence in the target.
+//! Who works on a cluster, or on a lane of operations: a lease by the database's clock. It keeps replicas out of each
+//! other's way; what keeps a late worker from doing harm is the fence in the target.
 //!
 //! The owner also holds a session lock on a connection of its own. A process that was killed loses it at once, so its
 //! successor need not wait until the lease ends; one that merely stands still keeps it, and loses the lease by time. Its
@@ -34,6 +34,11 @@ impl Lease {
     /// A lease that nobody was asked for yet.
     pub fn new(name: String) -> Self {
         Self { name, owner: Uuid::now_v7(), session: None, renewed: None, looked: None }
+    }
+
+    /// Its name and its owner: what is written only while it is held is written under them.
+    pub fn holder(&self) -> (&str, Uuid) {
+        (&self.name, self.owner)
     }
 
     /// Whether it is held, by our own clock and with a margin.

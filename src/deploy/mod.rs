@@ -31,6 +31,7 @@ pub use ahead::{DecideError, adopt, discard};
 pub use cluster::{ClusterRow, TARGET_MIGRATIONS, Target, clusters};
 pub use drift::{deployed, foreign_zones, rebuild_zone, verify_zone};
 pub use fault::DeployError;
+pub use lease::Lease;
 pub use permit::writes_ended;
 pub use probe::{TestReport, TestStep, test_cluster};
 

@@ -1,22 +1,28 @@
 //! `/api/operations`: what became of accepted work (contract section 7).
 
 use crate::app::App;
+use crate::command::{Command, Plan};
 use crate::history::page::{self, conflict};
 use crate::history::query::Params;
 use crate::http::Problem;
 use crate::http::auth::Authenticated;
 use crate::http::body::NoBody;
 use crate::http::dto::ProblemBody;
-use crate::http::dto::history::{DryRun, Operation, Timeline};
+use crate::http::dto::Receipt;
+use crate::http::dto::history::{DryRun, FoundDifference, Operation, Timeline};
 use crate::http::mutation::{Mutation, Submitted};
+use crate::http::page::{Listing, Page, PageParams};
+use crate::http::query::NoQuery;
 use crate::operation::read::{self, Hop, Shown, Wanted};
 use axum::Json;
 use axum::extract::{OriginalUri, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{self, Verb};
+use headwater_events::admin::AdminCommand;
 use headwater_events::ids::OperationId;
 use headwater_projections::operations::State as OperationState;
+use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -36,6 +42,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list))
         .routes(routes!(one))
         .routes(routes!(timeline))
+        .routes(routes!(differences))
         .routes(routes!(retry))
         .routes(routes!(cancel))
 }
@@ -145,6 +152,27 @@ async fn timeline(
     Ok(Json(read::timeline(&app.pool, &operation).await?))
 }
 
+/// What a rebuild or a verification found, in the order in which it did; the first 1,000.
+#[utoipa::path(get, path = "/api/operations/{id}/differences", tag = "operations",
+    params(("id" = Uuid, Path, description = "The operation's id"), PageParams),
+    responses((status = 200, body = Vec<FoundDifference>, description = "A page: items and next")))]
+async fn differences(
+    State(app): State<App>,
+    who: Authenticated,
+    Path(id): Path<String>,
+    wanted: Listing<NoQuery, i32>,
+) -> Result<Response, Problem> {
+    let id = readable(&app, &who, &id).await?.id;
+    crate::http::page::list(wanted, move |after, most| {
+        let app = app.clone();
+        async move {
+            let items = read::differences(&app.pool, id, after.unwrap_or(0), most).await?;
+            Ok(Page { items })
+        }
+    })
+    .await
+}
+
 /// Whether the caller may change what the operation is about.
 fn writable(who: &Authenticated, operation: &Shown) -> Result<(), Problem> {
     let resource = match (operation.domain, operation.tenant) {
@@ -172,6 +200,9 @@ async fn retry(
     writable(&mutation.auth, &operation)?;
     mutation.refuse_conditions()?;
     let nothing = |detail: &str| conflict("nothing_to_retry", detail);
+    if operation.imperative {
+        return retry_run(&app, &mutation, operation).await;
+    }
     let Some(domain) = operation.domain else {
         return Err(nothing("it is carried out as fast as the cluster takes it; there is nothing to retry"));
     };
@@ -187,19 +218,47 @@ async fn retry(
     if read::retry(&app.pool, domain, operation.revision).await? == 0 {
         return Err(nothing(none_left));
     }
-    let operation = readable(&app, &mutation.auth, &id).await?;
+    Ok(accepted(readable(&app, &mutation.auth, &id).await?))
+}
+
+/// Imperative work that waits for its next try is tried at once. What has ended is asked for anew instead.
+async fn retry_run(app: &App, mutation: &Mutation<NoBody>, operation: Shown) -> Result<Response, Problem> {
+    let nothing = |detail: &str| conflict("nothing_to_retry", detail);
+    if operation.state.is_terminal() {
+        return Err(nothing("it has ended, which is final: ask for the same work again"));
+    }
+    if mutation.is_dry_run() {
+        let plan = Plan {
+            changed: true,
+            diff: vec![
+                json!({"path": "/next_attempt_at", "before": operation.body["next_attempt_at"], "after": null}),
+            ],
+            warnings: Vec::new(),
+            guards: Vec::new(),
+            targets: Vec::new(),
+            if_match: None,
+        };
+        return Ok(Submitted::Plan(plan).into_response());
+    }
+    if !read::retry_run(&app.pool, operation.id).await? {
+        return Err(nothing("it does not wait for another try"));
+    }
+    Ok(accepted(operation))
+}
+
+fn accepted(operation: Shown) -> Response {
     let mut response = (StatusCode::ACCEPTED, Json(operation.body)).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/api/operations/{}", operation.id)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
-/// Give an operation up, where that is still possible: a revision is committed with its operation, so one on a domain
-/// is undone by a new mutation instead.
+/// Give an operation up, where that is still possible: imperative work stops at its next step and leaves the last valid
+/// state. A revision is committed with its operation, so one on a domain is undone by a new mutation instead.
 #[utoipa::path(post, path = "/api/operations/{id}/cancel", tag = "operations",
     params(("id" = Uuid, Path, description = "The operation's id")),
-    responses((status = 409, body = ProblemBody, content_type = "application/problem+json",
+    responses((status = 200, body = Receipt, description = "It is called off"), (status = 409, body = ProblemBody, content_type = "application/problem+json",
         description = "already_ended or not_cancellable: with dry_run too, since nothing differs")))]
 async fn cancel(
     State(app): State<App>,
@@ -209,6 +268,10 @@ async fn cancel(
     let operation = readable(&app, &mutation.auth, &id).await?;
     writable(&mutation.auth, &operation)?;
     mutation.refuse_conditions()?;
+    if operation.imperative {
+        let command = Command::admin(AdminCommand::CancelOperation { operation: operation.id });
+        return Ok(mutation.submit(&app, command).await?.into_response());
+    }
     Err(if operation.state.is_terminal() {
         conflict("already_ended", "the operation has ended")
     } else {

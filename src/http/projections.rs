@@ -1,38 +1,29 @@
-//! Projections (administrators): where they stand; building one anew, and comparing it with the log, both as lines of
-//! JSON while they go on: `progress`, `difference`, at the end `result` or `problem`. A rebuild goes on when its
-//! reader is gone.
+//! Projections (administrators): where they stand; building one anew, and comparing it with the log. Both are imperative
+//! operations: accepted, durable, carried out by whoever has the lane; no request waits for them.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use headwater_events::actor::{Resource, Verb};
+use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
-use serde_json::{Value, json};
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::ReceiverStream;
+use headwater_events::event::{OperationRequested, Projection, Work};
+use headwater_events::ids::OperationId;
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use super::Problem;
 use super::auth::Authenticated;
 use super::body::{Fields, FromBody};
-use super::mutation::Mutation;
+use super::dto::Receipt;
+use super::mutation::{Mutation, Submitted};
 use super::query::{NoQuery, Query};
 use crate::app::App;
-use crate::rebuild::{self, Intent, PROJECTIONS, Progress, RebuildError};
-
-/// Lines that wait for a slow reader; progress beyond them is left out.
-const LINES_MAX_COUNT: usize = 1_000;
-/// How often progress is told.
-const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
-/// Differences that are told one by one.
-const TOLD_MAX_COUNT: usize = 1_000;
+use crate::command::Command;
+use crate::rebuild::{self, RebuildError};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -69,95 +60,51 @@ async fn list(State(app): State<App>, auth: Authenticated, _: Query<NoQuery>) ->
     Ok(Json(json!({"items": items, "next": null})).into_response())
 }
 
-/// Build a projection anew from the log, whole or for one domain.
+/// Build a projection anew from the log, whole or for one domain. One rebuild of a projection at a time: the next is
+/// 409, naming the operation.
 #[utoipa::path(post, path = "/api/projections/{name}/rebuild", tag = "projections", request_body = Scope,
     params(("name" = String, Path, description = "desired, powerdns, operations or audit")),
-    responses((status = 200, content_type = "application/x-ndjson", description = "Lines: progress, difference, at the end result or problem")))]
+    responses((status = 202, body = Receipt)))]
 async fn rebuild_one(
     State(app): State<App>,
     Path(name): Path<String>,
     mutation: Mutation<Scope>,
 ) -> Result<Response, Problem> {
-    begin(app, name, Intent::Rebuild, mutation)
+    request(app, &name, Work::Rebuild, mutation).await
 }
 
-/// Compare a projection with the log, row by row.
+/// Compare a projection with the log, row by row. What differs is at `differences` of the operation.
 #[utoipa::path(post, path = "/api/projections/{name}/verify", tag = "projections", request_body = Scope,
     params(("name" = String, Path, description = "desired, powerdns, operations or audit")),
-    responses((status = 200, content_type = "application/x-ndjson", description = "Lines: progress, difference, at the end result or problem")))]
+    responses((status = 202, body = Receipt)))]
 async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
     mutation: Mutation<Scope>,
 ) -> Result<Response, Problem> {
-    begin(app, name, Intent::Verify, mutation)
+    request(app, &name, Work::Verify, mutation).await
 }
 
-fn begin(app: App, name: String, intent: Intent, mutation: Mutation<Scope>) -> Result<Response, Problem> {
+async fn request(app: App, name: &str, kind: Work, mutation: Mutation<Scope>) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Platform, "projections")?;
-    let Some(name) = PROJECTIONS.into_iter().find(|known| *known == name) else {
-        return Err(Problem::not_found(format!("projection {name} (there are {})", PROJECTIONS.join(", "))));
+    let Some(projection) = Projection::from_name(name) else {
+        let known = Projection::ALL.map(Projection::name).join(", ");
+        return Err(Problem::not_found(format!("projection {name} (there are {known})")));
     };
-    if mutation.is_dry_run() {
-        let plan = json!({"changed": false, "diff": [], "warnings": ["a projection holds nothing of its own: \
-            verify says what a rebuild would change"], "guards": [], "targets": [], "if_match": null});
-        return Ok(Json(plan).into_response());
-    }
-    let (lines, reader) = mpsc::channel::<Bytes>(LINES_MAX_COUNT);
-    tokio::spawn(work(app, name, intent, mutation.body, lines));
-    let body = Body::from_stream(ReceiverStream::new(reader).map(Ok::<_, std::convert::Infallible>));
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
-}
-
-fn line(member: &str, value: Value) -> Bytes {
-    Bytes::from(format!("{}\n", json!({member: value})))
-}
-
-async fn work(app: App, name: &'static str, intent: Intent, scope: Scope, lines: mpsc::Sender<Bytes>) {
-    let began = Instant::now();
-    let mut told: Option<Instant> = None;
-    let progress = lines.clone();
-    let mut watch = move |now: Progress| {
-        if told.is_none_or(|at| at.elapsed() >= PROGRESS_PAUSE) {
-            told = Some(Instant::now());
-            // A reader that is slow or gone misses progress, nothing else.
-            let _missed = progress.try_send(line("progress", json!(now)));
-        }
-    };
-    let outcome = rebuild::run(&app, name, intent, scope.domain.as_ref(), &mut watch).await;
-    let last = match outcome {
-        Ok(differences) => {
-            for difference in differences.iter().take(TOLD_MAX_COUNT) {
-                let mut value = json!(difference);
-                value["detail"] = json!(difference.to_string());
-                if lines.send(line("difference", value)).await.is_err() {
-                    return;
-                }
+    let (mutation, scope) = mutation.split();
+    let operation = OperationId::from_uuid(Uuid::now_v7());
+    let mend = scope.mend.unwrap_or(true);
+    let requested = OperationRequested { kind, projection, domain: scope.domain, mend };
+    let command = Command::admin(AdminCommand::RequestOperation { operation, requested });
+    Ok(match mutation.submit(&app, command).await? {
+        Submitted::Plan(mut plan) => {
+            if projection != Projection::Powerdns {
+                plan.targets.clear();
             }
-            if intent == Intent::Verify && name == "powerdns" && scope.mend != Some(false) {
-                mend(&app, &differences).await;
-            }
-            let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            line("result", json!({"differences": differences.len(), "ms": ms}))
+            Submitted::Plan(plan).into_response()
         }
-        Err(error) => {
-            tracing::warn!(projection = name, %error, "a projection could not be rebuilt or verified");
-            line("problem", Problem::from(error).body())
-        }
-    };
-    let _reader_may_be_gone = lines.send(last).await;
-}
-
-/// Has the reconciler look at the zones that differ now rather than at their turn.
-async fn mend(app: &App, differences: &[rebuild::Difference]) {
-    let names: Vec<String> =
-        differences.iter().filter_map(|one| one.key.get(0)?.as_str().map(str::to_owned)).collect();
-    if names.is_empty() {
-        return;
-    }
-    if let Err(error) = rebuild::check_soon(&app.pool, &names).await {
-        tracing::warn!(%error, "zones that differ could not be marked; the drift check finds them at their turn");
-    }
+        done => done.into_response(),
+    })
 }
 
 impl From<RebuildError> for Problem {
@@ -167,12 +114,11 @@ impl From<RebuildError> for Problem {
             RebuildError::Database(error) => error.into(),
             RebuildError::Read(error) => error.into(),
             RebuildError::Busy => Self::new(StatusCode::CONFLICT, "conflict", error.to_string()),
-            RebuildError::NoProjection(name) => Self::not_found(format!("projection {name}")),
             RebuildError::NoDomain(name) => Self::not_found(format!("domain {name}")),
             RebuildError::Poison { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable_event", error.to_string())
             }
-            RebuildError::Deploy(error) => Self::unavailable(error.to_string()),
+            RebuildError::Deploy(_) | RebuildError::Stopped => Self::unavailable(error.to_string()),
         }
     }
 }

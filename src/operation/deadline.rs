@@ -133,7 +133,8 @@ pub fn verdict(operation: OperationId, targets: &[TargetView], overdue: bool) ->
     let away: Vec<ClusterId> =
         targets.iter().filter(|t| !t.in_service && !t.verified).map(|target| target.id).collect();
     if done {
-        return Some(OperationFinished { operation, state: "succeeded".into(), partial: away, error: None });
+        let state = "succeeded".into();
+        return Some(OperationFinished { operation, state, partial: away, error: None, result: None });
     }
     if !overdue {
         return None;
@@ -154,7 +155,8 @@ pub fn verdict(operation: OperationId, targets: &[TargetView], overdue: bool) ->
         detail,
         target: lagging.first().map(|target| target.id),
     };
-    Some(OperationFinished { operation, state: "failed".into(), partial: away, error: Some(error) })
+    let state = "failed".into();
+    Some(OperationFinished { operation, state, partial: away, error: Some(error), result: None })
 }
 
 /// How an operation that brings a cluster up to date ends: when every domain that is meant to be there
@@ -173,6 +175,7 @@ fn cluster_verdict(
             state: "succeeded".into(),
             partial: Vec::new(),
             error: None,
+            result: None,
         });
     }
     if !unreached {
@@ -184,7 +187,8 @@ fn cluster_verdict(
         detail: format!("{name} is out of service: {why}"),
         target: Some(cluster),
     };
-    Some(OperationFinished { operation, state: "failed".into(), partial: vec![cluster], error: Some(error) })
+    let (state, partial) = ("failed".into(), vec![cluster]);
+    Some(OperationFinished { operation, state, partial, error: Some(error), result: None })
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Operations: durable receipts of accepted work, and how they end. Their end is
 //! a fold of the log ([`headwater_projections::operations`]); what facts alone do
-//! not tell is decided by [`deadline`] and told to the log.
+//! not tell is decided by [`deadline`] and told to the log. Imperative work has a stream of its own and is carried out
+//! by [`runner`], which keeps in [`run`] how it comes along.
 
 pub mod deadline;
 pub mod project;
 pub mod read;
+mod run;
+pub mod runner;
 pub mod sql;
 
 use crate::app::App;

@@ -1,7 +1,7 @@
 //! What the API shows of operations.
 
 use super::deadline::TargetView;
-use super::sql;
+use super::{run, sql};
 use crate::command::Plan;
 use chrono::{DateTime, Utc};
 use headwater_events::actor::Caller;
@@ -40,6 +40,8 @@ pub struct Shown {
     pub actor: Uuid,
     /// Whether a target lags.
     pub lags: bool,
+    /// Whether it is work with a stream of its own, which can be called off.
+    pub imperative: bool,
     /// The resource of contract section 7.
     pub body: Value,
 }
@@ -86,6 +88,9 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
         targets.iter().filter(|t| cluster.is_none_or(|cluster| cluster == t.id)).collect();
     let is_active =
         |target: &TargetView| if cluster.is_some() { state == State::Succeeded } else { target.verified };
+    let request = row.try_get::<Option<Json<Value>>, _>(18)?.map(|json| json.0);
+    let imperative = request.is_some();
+    let concerned = if imperative { Vec::new() } else { concerned };
     let active = concerned.iter().filter(|target| is_active(target)).count();
     let lagging = || concerned.iter().filter(|target| !is_active(target));
     let body = json!({
@@ -101,9 +106,14 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
         "partial": partial, "served": served, "superseded_by": superseded_by, "error": error,
         "created_at": created, "finished_at": finished,
     });
+    let body = match request {
+        Some(request) => with_run(row, body, request, state)?,
+        None => body,
+    };
     Ok(Shown {
         id,
         state,
+        imperative,
         domain: about_domain,
         cluster,
         tenant: row.try_get::<Option<Uuid>, _>(6)?.map(TenantId::from_uuid),
@@ -112,6 +122,50 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
         lags: lagging().next().is_some(),
         body,
     })
+}
+
+/// The body of imperative work: what was asked for, how its run comes along, what it came to.
+fn with_run(row: &PgRow, mut body: Value, request: Value, state: State) -> Result<Value, sqlx::Error> {
+    let phase = row.try_get::<Option<&str>, _>(19)?.unwrap_or_default();
+    let unit = run::unit(phase, request["projection"] == "powerdns");
+    let number = |column: usize| row.try_get::<Option<i64>, _>(column).map(Option::unwrap_or_default);
+    body["progress"] = json!({"done": number(20)?, "total": number(21)?, "unit": unit});
+    let checkpoint: Option<Json<Value>> = row.try_get(22)?;
+    body["checkpoint"] = checkpoint.map(|json| json.0).filter(|json| *json != json!({})).unwrap_or_default();
+    body["attempts"] = json!(row.try_get::<Option<i32>, _>(23)?.unwrap_or_default());
+    if !state.is_terminal() {
+        let why: Option<&str> = row.try_get(24)?;
+        body["error"] = json!(why.map(|why| json!({"code": "tried_again", "detail": why, "target": null})));
+        let next: Option<DateTime<Utc>> = row.try_get(25)?;
+        body["next_attempt_at"] = json!(next.map(Timestamp::from));
+    }
+    body["result"] = row.try_get::<Option<Json<Value>>, _>(17)?.map(|json| json.0).unwrap_or_default();
+    body["request"] = request;
+    Ok(body)
+}
+
+/// What a verification or a rebuild found, one by one, each with its number.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn differences(
+    pool: &PgPool,
+    id: OperationId,
+    after: i32,
+    most: i64,
+) -> Result<Vec<(i32, Value)>, sqlx::Error> {
+    let query = sqlx::query(sql::DIFFERENCES).bind(id.as_uuid()).bind(after).bind(most);
+    let rows = query.fetch_all(pool).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<Json<Value>, _>(1)?.0))).collect()
+}
+
+/// Has the next try of imperative work begin at once; false when none was put off.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn retry_run(pool: &PgPool, id: OperationId) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query(sql::RETRY_RUN).bind(id.as_uuid()).execute(pool).await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// One operation.
@@ -168,7 +222,9 @@ pub struct Hop {
 /// # Errors
 /// When the database does not answer.
 pub async fn timeline(pool: &PgPool, operation: &Shown) -> Result<Vec<Hop>, sqlx::Error> {
-    let stream = operation.domain.map(DomainId::as_uuid).or(operation.cluster.map(ClusterId::as_uuid));
+    let own = operation.imperative.then_some(operation.id.as_uuid());
+    let stream =
+        own.or(operation.domain.map(DomainId::as_uuid)).or(operation.cluster.map(ClusterId::as_uuid));
     let query = sqlx::query(sql::COMMITTED).bind(stream).bind(operation.revision.get());
     let Some(row) = query.fetch_optional(pool).await? else { return Ok(Vec::new()) };
     let position: i64 = row.try_get(0)?;

@@ -68,16 +68,30 @@ pub(super) const CLUSTERS: &str = "select o.id, o.cluster_id, c.name, \
      left join cluster_health h on h.cluster_id = o.cluster_id \
      where o.state in ('pending', 'running') and o.domain_id is null order by o.created_at limit 100";
 
+/// Imperative work is running once a try of it was begun: the log does not tell.
+macro_rules! state {
+    () => {
+        "case when o.state = 'pending' and r.attempts > 0 then 'running' else o.state end"
+    };
+}
+
 macro_rules! operation_columns {
     () => {
         concat!(
-            "select o.id, o.kind, o.lane, o.state, o.domain_id, o.domain, o.tenant_id, o.revision, o.actor_id, \
+            "select o.id, o.kind, o.lane, ",
+            state!(),
+            ", o.domain_id, o.domain, o.tenant_id, o.revision, o.actor_id, \
              o.served, o.superseded_by, o.error, o.created_at, o.finished_at, o.cluster_id, \
              (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'name', c.name)), '[]'::jsonb) \
               from jsonb_array_elements_text(o.partial) as p(id) \
               left join operations.targets c on c.cluster_id::text = p.id), ",
             targets!(),
-            " from operations.operations o "
+            ", o.result, case when o.lane = 'bulk_maintenance' then \
+               (select convert_from(e.data, 'UTF8')::jsonb from events e \
+                where e.stream_id = o.id and e.revision = 1 and e.seq = 0) end, \
+             r.phase, r.done, r.total, r.checkpoint, r.attempts, r.error, \
+             case when isfinite(r.next_attempt_at) and r.next_attempt_at > now() then r.next_attempt_at end \
+             from operations.operations o left join operation_runs r on r.id = o.id "
         )
     };
 }
@@ -89,7 +103,9 @@ pub(super) const OPERATION: &str = concat!(operation_columns!(), "where o.id = $
 pub(super) const OPERATIONS: &str = concat!(
     operation_columns!(),
     "where ($1::uuid[] is null or o.tenant_id = any($1) or o.actor_id = $2) \
-     and ($3::text is null or o.domain = $3) and ($4::text[] is null or o.state = any($4)) \
+     and ($3::text is null or o.domain = $3) and ($4::text[] is null or ",
+    state!(),
+    " = any($4)) \
      and ($5::uuid is null or o.id < $5) order by o.id desc limit $6"
 );
 
@@ -127,6 +143,77 @@ pub(super) const RETRYABLE: &str = concat!(
     " order by t.name"
 );
 
+/// Only while a lease is held: $2 its name, $3 its owner.
+macro_rules! held {
+    () => {
+        "exists (select from leases where name = $2 and owner = $3 and until > clock_timestamp())"
+    };
+}
+
+/// The imperative work that is due: what was asked for, and how often it was tried. Ended is what the log says has.
+pub(super) const DUE_RUN: &str = "select o.id, e.type, e.schema, e.data, coalesce(r.attempts, 0), r.error \
+     from operations.operations o join events e on e.stream_id = o.id and e.revision = 1 and e.seq = 0 \
+     left join operation_runs r on r.id = o.id \
+     where o.lane = 'bulk_maintenance' and o.state in ('pending', 'running') \
+     and coalesce(r.next_attempt_at, '-infinity') <= now() \
+     and not exists (select from events f where f.stream_id = o.id and f.type = 'operation.finished') \
+     order by o.created_at, o.id limit 1";
+
+/// $1 operation, $2 lease, $3 owner, $4 whether it begins anew each time: counts a try.
+pub(super) const BEGIN_RUN: &str = concat!(
+    "insert into operation_runs as r (id, attempts) select $1, 1 where ",
+    held!(),
+    " on conflict (id) do update set attempts = r.attempts + 1, next_attempt_at = '-infinity', updated_at = now(), \
+     checkpoint = case when $4 then '{}' else r.checkpoint end, done = case when $4 then 0 else r.done end, \
+     differences = case when $4 then 0 else r.differences end \
+     returning r.checkpoint, r.differences"
+);
+
+/// $1 operation, $2 lease, $3 owner: what an earlier try found.
+pub(super) const FORGET_DIFFERENCES: &str =
+    concat!("delete from operation_differences where operation = $1 and ", held!());
+
+/// $1 operation, $2 lease, $3 owner, $4 phase, $5 done, $6 total, $7 checkpoint, $8 differences so far; $9 numbers
+/// and $10 texts of those that are told. A row when it was kept.
+pub(super) const SAVE_RUN: &str = concat!(
+    "with kept as (update operation_runs r set phase = $4, done = $5, total = $6, checkpoint = $7, \
+       differences = $8, updated_at = now() where r.id = $1 and ",
+    held!(),
+    " returning r.id), \
+     told as (insert into operation_differences (operation, number, difference) \
+       select k.id, d.number, d.difference::jsonb from kept k, unnest($9::integer[], $10::text[]) as d(number, difference) \
+       on conflict do nothing) \
+     select id from kept"
+);
+
+/// $1 operation, $2 lease, $3 owner, $4 seconds until the next try, $5 why, $6 whether the try counts.
+pub(super) const PUT_OFF_RUN: &str = concat!(
+    "update operation_runs set next_attempt_at = now() + make_interval(secs => $4), error = $5, \
+     attempts = greatest(attempts - case when $6 then 0 else 1 end, 0), updated_at = now() where id = $1 and ",
+    held!()
+);
+
+/// $1 operation: whether the log says that it has ended.
+pub(super) const RUN_ENDED: &str =
+    "select exists (select from events where stream_id = $1 and type = 'operation.finished')";
+
+/// $1 operation: its next try is due now; a row when it was put off.
+pub(super) const RETRY_RUN: &str = "update operation_runs set next_attempt_at = '-infinity' \
+     where id = $1 and next_attempt_at > now()";
+
+/// $1 days: runs that nobody has touched for so long are forgotten, with what they found.
+pub(super) const FORGET_RUNS: &str = "delete from operation_runs r where r.updated_at < now() - make_interval(days => $1) \
+     and not exists (select from operations.operations o where o.id = r.id and o.state in ('pending', 'running'))";
+
+/// $1 operation, $2 after, $3 how many.
+pub(super) const DIFFERENCES: &str = "select number, difference from operation_differences \
+     where operation = $1 and number > $2 order by number limit $3";
+
+/// $1 operation: zones that it found to differ are checked next, on every cluster.
+pub(super) const CHECK_SOON: &str = "update desired.deployments set checked_at = '-infinity' \
+     where domain_id in (select id from desired.domains where current and name in \
+       (select difference->'key'->>0 from operation_differences where operation = $1))";
+
 /// Every statement, for the test that prepares them.
 pub const ALL: &[&str] = &[
     CURSOR,
@@ -142,4 +229,14 @@ pub const ALL: &[&str] = &[
     FACTS,
     RETRY,
     RETRYABLE,
+    DUE_RUN,
+    BEGIN_RUN,
+    FORGET_DIFFERENCES,
+    SAVE_RUN,
+    PUT_OFF_RUN,
+    RUN_ENDED,
+    RETRY_RUN,
+    FORGET_RUNS,
+    DIFFERENCES,
+    CHECK_SOON,
 ];

@@ -14,21 +14,20 @@ use crate::app::App;
 use crate::store::read::ReadError;
 use headwater_events::codec::DecodeError;
 use headwater_events::dns::DomainName;
-use headwater_events::ids::Position;
+use headwater_events::event::Projection;
+use headwater_events::ids::{ClusterId, Position};
 use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
+use std::future::Future;
 
 /// The statements of this folder, for the test that prepares them.
 pub const STATEMENTS: &[&str] = sql::ALL;
 
 /// Those of what follows the log.
 pub const FOLLOWED_STATEMENTS: &[&str] = followed::sql::ALL;
-
-/// Every projection there is.
-pub const PROJECTIONS: [&str; 4] = ["desired", "powerdns", "operations", "audit"];
 
 /// How a rebuild or a verification comes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -183,15 +182,29 @@ pub enum RebuildError {
     /// Another one is at work.
     #[error("another rebuild or verification is running on this database: wait until it has ended")]
     Busy,
-    /// There is no such projection.
-    #[error("there is no projection {0}")]
-    NoProjection(String),
+    /// It was told to stop.
+    #[error("it was stopped")]
+    Stopped,
     /// There is no such domain.
     #[error("there is no domain {0}")]
     NoDomain(String),
 }
 
-/// Builds one projection anew, or compares it; gives what differed. A domain
+/// Keeps what a long walk has done, so that another one goes on from there.
+pub trait Keep: Sync {
+    /// The last zone of a cluster that is done, and how many of its zones are.
+    fn before(&self, cluster: ClusterId) -> impl Future<Output = Option<(DomainName, i64)>> + Send;
+
+    /// A zone of a cluster is done; with what differed. An error ends the walk there.
+    fn done(
+        &self,
+        cluster: ClusterId,
+        zone: &DomainName,
+        differences: Vec<Difference>,
+    ) -> impl Future<Output = Result<(), RebuildError>> + Send;
+}
+
+/// Builds one projection anew, or compares it; gives what differed, but for what was given to `keep`. A domain
 /// narrows `desired` and `powerdns`; the other two are built whole, and what
 /// differs of them is told of that domain only.
 ///
@@ -199,31 +212,28 @@ pub enum RebuildError {
 /// Why it did not come to its end. What was live before is live still.
 pub async fn run(
     app: &App,
-    name: &str,
+    projection: Projection,
     intent: Intent,
     domain: Option<&DomainName>,
     watch: Watch<'_>,
+    keep: &impl Keep,
 ) -> Result<Vec<Difference>, RebuildError> {
-    match (name, intent) {
-        ("powerdns", _) => powerdns::walk(app, intent, domain, watch).await,
-        ("desired", Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
-        ("desired", Intent::Rebuild) => desired::rebuild(&app.pool, watch).await.map(|_| Vec::new()),
-        ("operations", _) => {
+    match (projection, intent) {
+        (Projection::Powerdns, _) => {
+            powerdns::walk(app, intent, domain, watch, keep).await.map(|()| Vec::new())
+        }
+        (Projection::Desired, Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
+        (Projection::Desired, Intent::Rebuild) => {
+            desired::rebuild(&app.pool, watch).await.map(|_| Vec::new())
+        }
+        (Projection::Operations, _) => {
             let operations = Operations { moved: app.progress.sender() };
             followed::run(app, &operations, &followed::sql::OPERATIONS_TABLES, intent, domain, watch).await
         }
-        ("audit", _) => followed::run(app, &Audit, &followed::sql::AUDIT_TABLES, intent, domain, watch).await,
-        (other, _) => Err(RebuildError::NoProjection(other.to_owned())),
+        (Projection::Audit, _) => {
+            followed::run(app, &Audit, &followed::sql::AUDIT_TABLES, intent, domain, watch).await
+        }
     }
-}
-
-/// Has the reconciler check these zones next, on every cluster.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn check_soon(pool: &PgPool, names: &[String]) -> Result<(), RebuildError> {
-    sqlx::query(sql::CHECK_SOON).bind(names).execute(pool).await?;
-    Ok(())
 }
 
 /// Where every projection stands.
@@ -231,7 +241,10 @@ pub async fn check_soon(pool: &PgPool, names: &[String]) -> Result<(), RebuildEr
 /// # Errors
 /// When the database does not answer.
 pub async fn list(pool: &PgPool) -> Result<Vec<Standing>, RebuildError> {
-    let rows = sqlx::query(sql::STANDINGS).bind(PROJECTIONS.as_slice()).fetch_all(pool).await?;
+    let rows = sqlx::query(sql::STANDINGS)
+        .bind(Projection::ALL.map(Projection::name).as_slice())
+        .fetch_all(pool)
+        .await?;
     let mut standings = Vec::with_capacity(rows.len());
     for row in rows {
         standings.push(Standing {

@@ -2,7 +2,7 @@
 //! cluster: a zone is compared at the revision that is active there, and replaced
 //! in one transaction, so that answers never stop and nobody sees half a zone.
 
-use super::{Difference, Kind, Phase, Progress, RebuildError, Watch, sql};
+use super::{Difference, Keep, Kind, Phase, Progress, RebuildError, Watch, sql};
 use crate::app::App;
 use crate::deploy::{Target, clusters, deployed, rebuild_zone, verify_zone};
 use futures_util::future::try_join_all;
@@ -22,7 +22,7 @@ pub enum Intent {
     Rebuild,
 }
 
-/// Walks over every deployed zone, or that of one domain. Gives what differed.
+/// Walks over every deployed zone, or that of one domain, from where an earlier walk ended. Tells `keep` what differed.
 ///
 /// # Errors
 /// When a database fails, or a target holds what this log does not know; zones before it are done.
@@ -31,7 +31,8 @@ pub async fn walk(
     intent: Intent,
     domain: Option<&DomainName>,
     watch: Watch<'_>,
-) -> Result<Vec<Difference>, RebuildError> {
+    keep: &impl Keep,
+) -> Result<(), RebuildError> {
     let phase = if intent == Intent::Verify { Phase::Compare } else { Phase::Switch };
     let targets = clusters(&app.pool).await?.into_iter().filter(|cluster| cluster.enabled);
     let targets = targets.map(Target::open).collect::<Result<Vec<_>, _>>()?;
@@ -43,19 +44,23 @@ pub async fn walk(
         Some(_) => i64::try_from(targets.len()).unwrap_or(i64::MAX),
         None => sqlx::query_scalar(sql::DEPLOYMENTS).fetch_one(&app.pool).await?,
     };
+    let mut before = 0;
+    for target in &targets {
+        before += keep.before(target.cluster.id).await.map_or(0, |(_, done)| done);
+    }
     // The clusters side by side: none waits for another.
-    let walked = Mutex::new((0, watch));
+    let walked = Mutex::new((before, watch));
     let step = || {
         let mut walked = walked.lock().unwrap_or_else(PoisonError::into_inner);
         let (done, watch) = &mut *walked;
         watch(Progress { phase, done: *done, total });
         *done += 1;
     };
-    let walks = targets.iter().map(|target| walk_cluster(app, intent, target, one.as_ref(), &step));
-    let differences = try_join_all(walks).await?.into_iter().flatten().collect();
+    let walks = targets.iter().map(|target| walk_cluster(app, intent, target, one.as_ref(), &step, keep));
+    try_join_all(walks).await?;
     let (done, watch) = walked.into_inner().unwrap_or_else(PoisonError::into_inner);
     watch(Progress { phase, done, total });
-    Ok(differences)
+    Ok(())
 }
 
 async fn walk_cluster(
@@ -64,11 +69,14 @@ async fn walk_cluster(
     target: &Target,
     one: Option<&(DomainId, DomainName)>,
     step: &(dyn Fn() + Sync),
-) -> Result<Vec<Difference>, RebuildError> {
-    let mut differences = Vec::new();
+    keep: &impl Keep,
+) -> Result<(), RebuildError> {
+    let cluster = target.cluster.id;
+    let before = keep.before(cluster).await.map(|(zone, _)| zone);
     let mut page = match one {
+        Some(_) if before.is_some() => Vec::new(),
         Some(one) => vec![one.clone()],
-        None => deployed(&app.pool, target.cluster.id, None).await?,
+        None => deployed(&app.pool, cluster, before.as_ref()).await?,
     };
     while let Some((_, last)) = page.last().cloned() {
         for (id, name) in page {
@@ -77,14 +85,15 @@ async fn walk_cluster(
                 Intent::Verify => verify_zone(&app.pool, target, id).await?,
                 Intent::Rebuild => rebuild_zone(app, target, id).await?,
             };
-            differences.extend(told(&target.cluster.name, &name, &found));
+            fail::fail_point!("rebuild.zone_done");
+            keep.done(cluster, &name, told(&target.cluster.name, &name, &found)).await?;
         }
         page = match one {
             Some(_) => Vec::new(),
-            None => deployed(&app.pool, target.cluster.id, Some(&last)).await?,
+            None => deployed(&app.pool, cluster, Some(&last)).await?,
         };
     }
-    Ok(differences)
+    Ok(())
 }
 
 async fn holder(app: &App, name: &DomainName) -> Result<DomainId, RebuildError> {

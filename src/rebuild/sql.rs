@@ -56,12 +56,8 @@ pub(super) const RECORD: &str = "insert into projection_cursors as c (name, vers
      set version = excluded.version, position = excluded.position, state = excluded.state, last_error = excluded.last_error, updated_at = now()";
 
 /// Every statement with a fixed text.
-/// $1 names of domains.
-pub(super) const CHECK_SOON: &str = "update desired.deployments set checked_at = '-infinity' \
-     where domain_id in (select id from desired.domains where name = any($1) and current)";
-
 pub(super) const ALL: &[&str] =
-    &[CHECK_SOON, STANDINGS, POWERDNS_STANDING, CLAIM, CLOSE_GATE, HEAD, DOMAIN, DEPLOYMENTS, RECORD];
+    &[STANDINGS, POWERDNS_STANDING, CLAIM, CLOSE_GATE, HEAD, DOMAIN, DEPLOYMENTS, RECORD];
 
 /// A table of `desired`: its name, its key, and the columns that are not told by the log.
 pub(super) struct Table {

@@ -123,8 +123,8 @@ fn bind_rows<'q>(call: Call<'q>, batch: &Batch) -> Call<'q> {
     let operations: Vec<_> = batch.changes.operations.values().collect();
     let call = column(call, &operations, |row| row.id.as_uuid());
     let call = column(call, &operations, |row| row.kind);
-    let call = column(call, &operations, |row| row.domain.as_ref().map(|d| d.0.as_uuid()));
-    let call = column(call, &operations, |row| row.domain.as_ref().map(|d| d.1.clone()));
+    let call = column(call, &operations, |row| row.domain.map(|id| id.as_uuid()));
+    let call = column(call, &operations, |row| row.name.clone());
     let call = column(call, &operations, |row| row.tenant.map(|t| t.as_uuid()));
     let call = column(call, &operations, |row| row.revision.get());
     let call = column(call, &operations, |row| row.actor);

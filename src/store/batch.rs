@@ -25,6 +25,8 @@ pub(super) enum Namespace {
     Email = 2,
     Cluster = 3,
     Tenant = 4,
+    /// The rebuild of a projection; its holder is the operation of the newest one.
+    Rebuild = 5,
 }
 
 /// A claim of a unique name.

@@ -268,7 +268,8 @@ impl<'a> Decider<'a> {
             Command::Admin { command, aside } => {
                 if let Some((ns, name)) = claimed(command, aside) {
                     let holder = command.stream().id;
-                    self.batch.claims.push(Claim { ns, name: name.to_owned(), read: None, holder });
+                    let read = self.loaded.admin.get(&index).and_then(|view| view.holder);
+                    self.batch.claims.push(Claim { ns, name: name.to_owned(), read, holder });
                 }
                 match aside {
                     Aside::Nothing => {}

@@ -8,8 +8,8 @@ use crate::command::{Command, Request};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
-use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope};
-use headwater_events::ids::{DomainId, Revision, StreamKind, TenantId};
+use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
+use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -252,6 +252,9 @@ pub(super) fn claimed<'a>(
         (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
             Some((Namespace::Email, email))
         }
+        (AdminCommand::RequestOperation { requested, .. }, _) if requested.kind == Work::Rebuild => {
+            Some((Namespace::Rebuild, requested.projection.name()))
+        }
         _ => None,
     }
 }
@@ -269,6 +272,7 @@ async fn admin(
             .fetch_optional(&mut *connection)
             .await?;
         view.name_taken = holder.is_some();
+        view.holder = holder;
     }
     match command {
         AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
@@ -297,13 +301,27 @@ async fn admin(
             let generation = u32::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0);
             view.identity = identity.map(|Json(identity)| (identity, generation));
         }
-        AdminCommand::FinishOperation { finished, .. } => {
-            let query = sqlx::query_scalar(sql::OPERATION_TERMINAL).bind(finished.operation.as_uuid());
-            view.operation_terminal = query.fetch_one(&mut *connection).await?;
+        AdminCommand::FinishOperation { .. } | AdminCommand::CancelOperation { .. } => {
+            view.operation_terminal = has_ended(connection, command.stream().id).await?;
+        }
+        AdminCommand::RequestOperation { requested, .. } => {
+            if let Some(name) = &requested.domain {
+                pause(connection, &PauseScope::Domain(name.clone()), &mut view).await?;
+            }
+            if let Some(holder) = view.holder
+                && !has_ended(connection, holder).await?
+            {
+                view.running = Some(OperationId::from_uuid(holder));
+            }
         }
         _ => {}
     }
     Ok(view)
+}
+
+/// Whether an operation has ended, by the log: its projection may be behind.
+async fn has_ended(connection: &mut PgConnection, operation: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(sql::OPERATION_TERMINAL).bind(operation).fetch_one(connection).await
 }
 
 fn cluster_settings(row: &PgRow) -> Result<ClusterSettings, sqlx::Error> {

@@ -113,9 +113,10 @@ pub(super) const SCOPE_EXISTS: &str = "select case $1 when 'all' then true \
 
 pub(super) const IDENTITY: &str = "select identity, generation from desired.platform";
 
-/// $1 operation.
+/// $1 operation: whether it has ended, by its row or, where that is behind, by its stream.
 pub(super) const OPERATION_TERMINAL: &str = "select exists (select from operations.operations \
-     where id = $1 and state not in ('pending', 'running'))";
+     where id = $1 and state not in ('pending', 'running')) \
+     or exists (select from events where stream_id = $1 and type = 'operation.finished')";
 
 /// The log's identity, floor and head.
 pub(super) const LOG: &str =

@@ -11,6 +11,7 @@ mod drift;
 mod fair;
 mod faults;
 mod lab;
+mod rebuild;
 mod render;
 #[cfg(feature = "failpoints")]
 mod replicas;

@@ -75,6 +75,7 @@ fn matrix() -> Vec<(&'static str, &'static str, Value, u16)> {
         ("get", "/api/operations", Value::Null, 200),
         ("get", "/api/operations/{id}", Value::Null, 404),
         ("get", "/api/operations/{id}/timeline", Value::Null, 404),
+        ("get", "/api/operations/{id}/differences", Value::Null, 404),
         ("post", "/api/operations/{id}/retry", Value::Null, 404),
         ("post", "/api/operations/{id}/cancel", Value::Null, 404),
     ]

@@ -12,6 +12,7 @@ mod http_access;
 mod http_faults;
 mod http_values;
 mod http_walk;
+mod imperative;
 mod log;
 mod log_crash;
 mod log_faults;

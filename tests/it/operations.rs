@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use headwater::config::Config;
 use headwater_events::actor::Caller;
 use headwater_events::admin::{AdminCommand, Outcome as Seen};
+use headwater_events::event::{OperationFinished, OperationResult, Projection, Work};
 use headwater_events::ids::{ClusterId, Revision};
 use serde_json::{Value, json};
 
@@ -203,6 +204,14 @@ async fn the_projection_is_a_function_of_the_log() {
         revision =
             world.put(&Caller::system(), "example.test", "www", &format!("192.0.2.{n}")).await.revision;
     }
+    let finished = crate::imperative::ask(&world.app, Work::Rebuild, Projection::Audit).await;
+    let result = Some(OperationResult { differences: 2, ms: 5 });
+    let (state, partial) = ("succeeded".into(), Vec::new());
+    let finished = OperationFinished { operation: finished, state, partial, error: None, result };
+    world.admin(AdminCommand::FinishOperation { domain: None, tenant: None, finished }).await;
+    let operation = crate::imperative::ask(&world.app, Work::Verify, Projection::Desired).await;
+    world.admin(AdminCommand::CancelOperation { operation }).await;
+    crate::imperative::ask(&world.app, Work::Verify, Projection::Desired).await;
     let head = world.head().await;
     let position = "select position from projection_cursors where name = 'operations'";
     let at = || async { sqlx::query_scalar::<_, i64>(position).fetch_one(&world.app.pool).await.unwrap() };

@@ -1,15 +1,14 @@
 //! The decision itself.
 
-use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, platform};
+use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, operation, platform};
 use crate::actor::{self, Access, Caller, Verb};
-use crate::dns::DomainName;
 use crate::domain::{Decided, Decision};
 use crate::envelope::NewEvent;
 use crate::event::{
-    Event, MemberAdded, MemberRemoved, OperationFinished, PlatformInitialized, TenantCreated, TokenCreated,
-    TokenRevoked, UserCreated,
+    Event, MemberAdded, MemberRemoved, PlatformInitialized, TenantCreated, TokenCreated, TokenRevoked,
+    UserCreated,
 };
-use crate::ids::{DomainId, OperationId, Revision, TenantId};
+use crate::ids::{OperationId, Revision};
 use crate::reject::{Fault, Reject};
 
 /// Whether the caller may ask for this at all.
@@ -46,7 +45,7 @@ pub fn decide(
     view: &AdminView,
     command: &AdminCommand,
     caller: &Caller,
-    operation: OperationId,
+    own: OperationId,
 ) -> Result<Decided, Reject> {
     permitted(caller, command)?;
     let unchanged = Ok(Decided::Unchanged { revision: view.revision });
@@ -68,14 +67,18 @@ pub fn decide(
         AdminCommand::CreateCluster { cluster, .. } => cluster::create(view, command, cluster),
         AdminCommand::UpdateCluster { cluster, patch } => cluster::update(view, command, *cluster, patch),
         AdminCommand::SetClusterEnabled { cluster, enabled } => {
-            cluster::enable(view, command, *cluster, *enabled, operation)
+            cluster::enable(view, command, *cluster, *enabled, own)
         }
         AdminCommand::Pause { scope, reason } | AdminCommand::Resume { scope, reason } => {
             platform::pause(view, command, scope, reason)
         }
         AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
+        AdminCommand::RequestOperation { operation, requested } => {
+            operation::request(view, command, *operation, requested)
+        }
+        AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation),
         AdminCommand::FinishOperation { domain, tenant, finished } => {
-            finish(view, command, domain, *tenant, finished)
+            operation::finish(view, command, domain, *tenant, finished)
         }
     }
 }
@@ -133,29 +136,6 @@ fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> 
         }
         _ => unchanged,
     }
-}
-
-fn finish(
-    view: &AdminView,
-    command: &AdminCommand,
-    domain: &Option<(DomainId, DomainName)>,
-    tenant: Option<TenantId>,
-    finished: &OperationFinished,
-) -> Result<Decided, Reject> {
-    let unchanged = Ok(Decided::Unchanged { revision: view.revision });
-    if view.operation_terminal {
-        return unchanged;
-    }
-    let event = Event::OperationFinished(finished.clone());
-    let mut decided = plain(view, command, vec![event]);
-    if let Ok(Decided::Changed(decision)) = &mut decided {
-        for event in &mut decision.events {
-            event.domain.clone_from(domain);
-            event.tenant = tenant;
-            event.operation = Some(finished.operation);
-        }
-    }
-    decided
 }
 
 pub(super) fn refuse(faults: Vec<Fault>) -> Result<(), Reject> {

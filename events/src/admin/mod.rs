@@ -4,6 +4,7 @@
 
 mod cluster;
 mod decide;
+mod operation;
 mod platform;
 
 pub use decide::{decide, permitted};
@@ -12,9 +13,9 @@ use crate::actor::Resource;
 use crate::dns::DomainName;
 use crate::event::{
     ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
-    OperationFinished, PauseScope,
+    OperationFinished, OperationRequested, PauseScope,
 };
-use crate::ids::{ClusterId, DomainId, Revision, StreamRef, TenantId, TokenId, UserId};
+use crate::ids::{ClusterId, DomainId, OperationId, Revision, StreamRef, TenantId, TokenId, UserId};
 use crate::time::Timestamp;
 
 /// Octets of a tenant's, cluster's or edge's name, at most.
@@ -184,6 +185,18 @@ pub enum AdminCommand {
         /// What was observed, of many domains.
         observed: Vec<Observation>,
     },
+    /// Ask for imperative work.
+    RequestOperation {
+        /// The id that its operation will have.
+        operation: OperationId,
+        /// What is to be done.
+        requested: OperationRequested,
+    },
+    /// Call imperative work off.
+    CancelOperation {
+        /// Its operation.
+        operation: OperationId,
+    },
     /// End operations in a way that deployment facts alone do not tell.
     FinishOperation {
         /// The domain concerned.
@@ -213,6 +226,10 @@ pub struct ClusterPatch {
 pub struct AdminView {
     /// The newest revision of the command's stream; 0 when it does not exist.
     pub revision: Revision,
+    /// Who holds what the command claims.
+    pub holder: Option<uuid::Uuid>,
+    /// The operation that builds the same projection anew and has not ended.
+    pub running: Option<OperationId>,
     /// The name (or mail address) is in use by another.
     pub name_taken: bool,
     /// The user named by the command exists.
@@ -229,7 +246,7 @@ pub struct AdminView {
     pub clusters: i64,
     /// The scope is paused already.
     pub paused: bool,
-    /// The domain or target that a pause names exists.
+    /// The domain or target that a pause or a request names exists.
     pub scope_exists: bool,
     /// The platform's DNS identity and how often it changed.
     pub identity: Option<(DnsIdentity, u32)>,
@@ -253,6 +270,9 @@ impl AdminCommand {
             Self::UpdateCluster { cluster, .. }
             | Self::SetClusterEnabled { cluster, .. }
             | Self::RecordDeployments { cluster, .. } => StreamRef::cluster(*cluster),
+            Self::RequestOperation { operation, .. } | Self::CancelOperation { operation } => {
+                StreamRef::operation(*operation)
+            }
             Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
         }
     }

@@ -4,7 +4,10 @@ use headwater_events::actor::Caller;
 use headwater_events::admin::{AdminCommand, AdminView, Observation, Outcome, decide};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::Decided;
-use headwater_events::event::{ClusterCreated, DnsIdentity, DriftMended, OperationFinished, PauseScope};
+use headwater_events::event::{
+    ClusterCreated, DnsIdentity, DriftMended, OperationFinished, OperationRequested, PauseScope, Projection,
+    Work,
+};
 use headwater_events::ids::{ClusterId, OperationId, Revision, TokenId, UserId};
 use uuid::Uuid;
 
@@ -38,6 +41,11 @@ fn cluster(file: &str, dns: &str) -> AdminCommand {
     AdminCommand::CreateCluster { id: CLUSTER, cluster }
 }
 
+fn request(kind: Work, domain: Option<DomainName>) -> AdminCommand {
+    let requested = OperationRequested { kind, projection: Projection::Powerdns, domain, mend: true };
+    AdminCommand::RequestOperation { operation: OPERATION, requested }
+}
+
 fn identity(nameservers: usize, refresh: u32, expire: u32) -> DnsIdentity {
     let name = |text: String| DomainName::parse(&text).unwrap();
     DnsIdentity {
@@ -56,6 +64,8 @@ fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {
     let new = AdminView::default;
     let taken = || AdminView { name_taken: true, ..there() };
     let member = || AdminView { member: true, ..there() };
+    let cancel = || AdminCommand::CancelOperation { operation: OPERATION };
+    let busy = || AdminView { running: Some(OPERATION), ..new() };
     let add = || AdminCommand::AddMember { tenant: TENANT, user: USER };
     let remove = || AdminCommand::RemoveMember { tenant: TENANT, user: USER };
     let revoke = || AdminCommand::RevokeToken { user: USER, token: TOKEN, possessed: false };
@@ -97,6 +107,17 @@ fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {
         (there(), pause("maintenance"), "4: deployments.paused"),
         (AdminView { paused: true, ..there() }, pause("maintenance"), "unchanged at 3"),
         (AdminView { scope_exists: false, ..there() }, pause("x"), "invalid: /id not_found"),
+        (new(), request(Work::Rebuild, None), "1: operation.requested"),
+        (new(), request(Work::Verify, Some(zone())), "not found"),
+        (
+            AdminView { scope_exists: true, ..new() },
+            request(Work::Verify, Some(zone())),
+            "1: operation.requested",
+        ),
+        (busy(), request(Work::Rebuild, None), "conflict: conflict"),
+        (there(), cancel(), "4: operation.finished"),
+        (new(), cancel(), "not found"),
+        (AdminView { operation_terminal: true, ..there() }, cancel(), "conflict: already_ended"),
         (there(), pause("a\nb"), "invalid: /reason invalid_reason"),
         (there(), set(2, 3_600, 1_209_600), "4: platform.dns_identity_changed"),
         (known(), set(2, 3_600, 1_209_600), "unchanged at 3"),
@@ -154,7 +175,13 @@ fn events_of_targets_and_operations_name_whom_they_concern() {
             .all(|event| event.domain == Some((DOMAIN, zone())) && event.tenant == Some(TENANT))
     );
     let operation = OperationId::from_uuid(Uuid::from_u128(12));
-    let finished = OperationFinished { operation, state: "failed".into(), partial: Vec::new(), error: None };
+    let finished = OperationFinished {
+        operation,
+        state: "failed".into(),
+        partial: Vec::new(),
+        error: None,
+        result: None,
+    };
     let finish =
         AdminCommand::FinishOperation { domain: Some((DOMAIN, zone())), tenant: Some(TENANT), finished };
     let Ok(Decided::Changed(decision)) = decide(&AdminView::default(), &finish, &system, OPERATION) else {

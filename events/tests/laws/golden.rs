@@ -123,6 +123,13 @@ fn account_samples() -> Vec<Event> {
                 detail: "dns-2 did not follow within 120 s".into(),
                 target: Some(ClusterId::from_uuid(id(5))),
             }),
+            result: None,
+        }),
+        Event::OperationRequested(OperationRequested {
+            kind: Work::Rebuild,
+            projection: Projection::Powerdns,
+            domain: Some(name("example.com")),
+            mend: true,
         }),
         Event::PlatformInitialized(PlatformInitialized { tenant: TenantId::from_uuid(id(1)) }),
         Event::DnsIdentityChanged(DnsIdentityChanged {

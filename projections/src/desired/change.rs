@@ -77,8 +77,10 @@ pub struct OperationRow {
     pub id: OperationId,
     /// What it does, as `domain.update`.
     pub kind: &'static str,
-    /// The domain concerned.
-    pub domain: Option<(DomainId, String)>,
+    /// The domain that it carries a revision of out.
+    pub domain: Option<DomainId>,
+    /// The name of the domain concerned.
+    pub name: Option<String>,
     /// Its owner.
     pub tenant: Option<TenantId>,
     /// The revision it carries out.
@@ -131,11 +133,15 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
 
 /// The operation that an event begins, if it does. The first event of a mutation decides its kind.
 pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
-    let id = e.operation.filter(|_| matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster))?;
+    let requested = if let Event::OperationRequested(requested) = e.event { Some(requested) } else { None };
+    let begins = matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster) || requested.is_some();
+    let id = e.operation.filter(|_| begins)?;
+    let asked = requested.and_then(|requested| requested.domain.as_ref()).map(ToString::to_string);
     Some(OperationRow {
         id,
         kind: operation_kind(e.event),
-        domain: e.domain.map(|(id, name)| (id, name.to_owned())),
+        domain: e.domain.map(|domain| domain.0),
+        name: e.domain.map(|domain| domain.1.to_owned()).or(asked),
         tenant: e.tenant,
         revision: e.revision,
         actor: e.actor,
@@ -150,6 +156,7 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::DomainRestored(_) => "domain.restore",
         Event::DomainUpdated(_) => "domain.update",
         Event::ClusterEnabled(_) => "dns_cluster.enable",
+        Event::OperationRequested(requested) => requested.kind.name(),
         _ => "domain.rrsets",
     }
 }

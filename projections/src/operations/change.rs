@@ -6,7 +6,7 @@
 
 use crate::desired::{Folded, OperationRow, operation_row};
 use headwater_events::envelope::Recorded;
-use headwater_events::event::{DeploymentFact, Event, OperationError, OperationFinished};
+use headwater_events::event::{DeploymentFact, Event, OperationError, OperationFinished, OperationResult};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, Revision, StreamKind};
 use headwater_events::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,8 @@ pub struct Ending {
     pub partial: Vec<ClusterId>,
     /// Why it failed.
     pub error: Option<OperationError>,
+    /// What imperative work came to.
+    pub result: Option<OperationResult>,
     /// The operation of the newer revision with which it ended.
     pub superseded_by: Option<OperationId>,
     /// When.
@@ -169,7 +171,7 @@ impl Board {
             None => self.insert(
                 id,
                 Operation {
-                    domain: row.domain.map(|domain| domain.0),
+                    domain: row.domain,
                     cluster,
                     revision: row.revision,
                     state: State::Pending,
@@ -210,6 +212,7 @@ impl Board {
         let ending = Ending {
             partial: finished.partial.clone(),
             error: finished.error.clone(),
+            result: finished.result.clone(),
             superseded_by: None,
             at: Some(at),
         };

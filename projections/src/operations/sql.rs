@@ -19,12 +19,12 @@ pub(super) const BEGIN: &str = "insert into operations.operations (id, kind, lan
      $8::timestamptz[]) as o(id, kind, domain_id, domain, tenant_id, revision, actor_id, at) \
      on conflict do nothing";
 
-/// $1 … $8 the columns, one array each.
+/// $1 … $9 the columns, one array each.
 pub(super) const UPDATE: &str = "update operations.operations t set state = o.state, served = o.served, \
      superseded_by = o.superseded_by, partial = o.partial::jsonb, error = o.error::jsonb, \
-     finished_at = o.finished_at, cluster_id = o.cluster_id \
+     finished_at = o.finished_at, cluster_id = o.cluster_id, result = o.result::jsonb \
      from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[], \
-     $8::uuid[]) as o(id, state, served, superseded_by, partial, error, finished_at, cluster_id) \
+     $8::uuid[], $9::text[]) as o(id, state, served, superseded_by, partial, error, finished_at, cluster_id, result) \
      where t.id = o.id";
 
 /// $1 domains, $2 clusters, $3 revisions, pairwise.

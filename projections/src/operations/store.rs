@@ -80,8 +80,8 @@ async fn begin(transaction: &mut PgConnection, board: &Board) -> Result<(), sqlx
     sqlx::query(sql::BEGIN)
         .bind(rows.iter().map(|o| o.id.as_uuid()).collect::<Vec<_>>())
         .bind(rows.iter().map(|o| o.kind.to_owned()).collect::<Vec<_>>())
-        .bind(rows.iter().map(|o| o.domain.as_ref().map(|d| d.0.as_uuid())).collect::<Vec<_>>())
-        .bind(rows.iter().map(|o| o.domain.as_ref().map(|d| d.1.clone())).collect::<Vec<_>>())
+        .bind(rows.iter().map(|o| o.domain.map(|id| id.as_uuid())).collect::<Vec<_>>())
+        .bind(rows.iter().map(|o| o.name.clone()).collect::<Vec<_>>())
         .bind(rows.iter().map(|o| o.tenant.map(|id| id.as_uuid())).collect::<Vec<_>>())
         .bind(rows.iter().map(|o| o.revision.get()).collect::<Vec<_>>())
         .bind(rows.iter().map(|o| o.actor).collect::<Vec<_>>())
@@ -100,6 +100,7 @@ async fn update(transaction: &mut PgConnection, board: &Board) -> Result<(), sql
     let json = |value: Option<serde_json::Value>| value.map(|value| value.to_string());
     let partial = |o: &Operation| serde_json::json!(o.ending.partial).to_string();
     let error = |o: &Operation| json(o.ending.error.as_ref().map(|error| serde_json::json!(error)));
+    let result = |o: &Operation| json(o.ending.result.as_ref().map(|result| serde_json::json!(result)));
     sqlx::query(sql::UPDATE)
         .bind(rows.iter().map(|(id, _)| id.as_uuid()).collect::<Vec<_>>())
         .bind(rows.iter().map(|(_, o)| o.state.name().to_owned()).collect::<Vec<_>>())
@@ -109,6 +110,7 @@ async fn update(transaction: &mut PgConnection, board: &Board) -> Result<(), sql
         .bind(rows.iter().map(|(_, o)| error(o)).collect::<Vec<_>>())
         .bind(rows.iter().map(|(_, o)| o.ending.at.map(DateTime::<Utc>::from)).collect::<Vec<_>>())
         .bind(rows.iter().map(|(_, o)| o.cluster.map(|id| id.as_uuid())).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(_, o)| result(o)).collect::<Vec<_>>())
         .execute(transaction)
         .await
         .map(|_| ())

@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use super::http::Call;
 use super::list::{self, ListArgs};
-use super::mutate::{Change, Say, Waiting, carry_out};
+use super::mutate::{Change, Common, Say, Waiting, carry_out};
 use super::output::{Column, data, object};
 use super::{Console, show_one, wait};
 
@@ -22,6 +22,8 @@ const COLUMNS: &[Column] = &[
 ];
 const STAGE_COLUMNS: &[Column] =
     &[("STAGE", "/stage"), ("TARGET", "/target"), ("AT", "/at"), ("MS", "/ms"), ("POSITION", "/position")];
+
+const FOUND_COLUMNS: &[Column] = &[("KIND", "/kind"), ("DIFFERENCE", "/detail")];
 
 /// What can be done with operations.
 #[derive(Subcommand)]
@@ -65,6 +67,26 @@ pub enum OpCommand {
         /// The operation
         id: String,
     },
+    /// Calls off imperative work: it stops at its next step and leaves the last valid state
+    #[command(after_help = "Examples:
+  headwater op cancel 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+    Cancel {
+        /// The operation
+        id: String,
+        /// How it is changed.
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Shows what a rebuild or a verification found, one by one
+    #[command(after_help = "Examples:
+  headwater op differences 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+    Differences {
+        /// The operation
+        id: String,
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Tries again what an operation could not do
     #[command(after_help = "Examples:
   headwater op retry 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10 --wait")]
@@ -91,12 +113,25 @@ pub async fn run(console: &Console, command: OpCommand) -> Result<()> {
             wait::judge(&operation)
         }
         OpCommand::Timeline { id } => timeline(console, &id).await,
+        OpCommand::Cancel { id, common } => cancel(console, &id, common).await,
+        OpCommand::Differences { id, list } => {
+            list::show(console, Call::get(&["operations", &id, "differences"])?, FOUND_COLUMNS, &list).await
+        }
         OpCommand::Retry { id, waiting } => {
             let call = Call::post(&["operations", &id, "retry"])?;
             let change = Change { waiting, ..Change::default() };
             carry_out(console, call, &change, Say::Outcome(&format!("operation {id}"))).await
         }
     }
+}
+
+async fn cancel(console: &Console, id: &str, common: Common) -> Result<()> {
+    let call = Call::post(&["operations", id, "cancel"])?;
+    if common.dry_run || console.json {
+        return carry_out(console, call, &Change::from(common), Say::Id).await;
+    }
+    console.api.send(&common.apply(call)?).await?;
+    Ok(data(format_args!("operation {}: cancelled", super::output::safe(id)))?)
 }
 
 async fn timeline(console: &Console, id: &str) -> Result<()> {

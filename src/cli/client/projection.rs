@@ -1,26 +1,22 @@
 //! `headwater projection`: what is derived from the log.
 //!
-//! The API answers a rebuild or a verification in one of three ways, and all are read: a stream of JSON lines
-//! (`progress`, `difference`, at the end `result` or `problem`), one JSON object with `differences`, or 202 with an
-//! operation. What must hold: a stream that breaks off before its end is a failure, never a verification without
-//! differences.
+//! A rebuild or a verification is an operation of the server's. What must hold: it is followed to its end, and an
+//! operation that did not succeed is never taken for a verification without differences; whoever stops watching leaves
+//! it running, and is told so.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Subcommand;
-use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::error::{ApiProblem, ClientError};
-use super::http::{Call, Stream};
+use super::error::ClientError;
+use super::http::Call;
 use super::list;
-use super::mutate::{Common, operation_id};
-use super::output::{Column, Progress, cell, data, talk};
+use super::mutate::{Change, Common, Say, carry_out, operation_id};
+use super::output::{Column, cell, data, talk};
 use super::{Console, wait};
 
-/// The longest line of an answer.
-const LINE_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// The form that shows progress, and the one that does not.
-const ACCEPT: &str = "application/x-ndjson, application/json;q=0.5";
+/// Differences of one operation that the server tells one by one.
+const TOLD_MAX_COUNT: u64 = 1_000;
 
 const COLUMNS: &[Column] = &[
     ("NAME", "/name"),
@@ -49,7 +45,9 @@ pub enum ProjectionCommand {
         /// Only this domain
         #[arg(long, value_name = "DOMAIN")]
         domain: Option<String>,
-        /// How it is changed.
+        /// Prints the operation and does not wait for its end
+        #[arg(long, help_heading = "Wait")]
+        no_wait: bool,
         /// How it is changed.
         #[command(flatten)]
         common: Common,
@@ -68,6 +66,9 @@ pub enum ProjectionCommand {
         /// Keeps the mender away from what differs
         #[arg(long)]
         no_mend: bool,
+        /// Prints the operation and does not wait for its end
+        #[arg(long, help_heading = "Wait")]
+        no_wait: bool,
     },
 }
 
@@ -75,24 +76,32 @@ pub enum ProjectionCommand {
 pub async fn run(console: &Console, command: ProjectionCommand) -> Result<()> {
     match command {
         ProjectionCommand::List => list::show_whole(console, Call::get(&["projections"])?, COLUMNS).await,
-        ProjectionCommand::Rebuild { name, domain, common } => {
-            let body = scope(domain);
-            let call =
-                common.apply(Call::post(&["projections", &name, "rebuild"])?.json(&body).accept(ACCEPT))?;
-            let found = follow(console, &call, &name).await?;
+        ProjectionCommand::Rebuild { name, domain, no_wait, common } => {
+            let call = Call::post(&["projections", &name, "rebuild"])?.json(&scope(domain));
+            if common.dry_run {
+                let say = format!("projection {name}");
+                return carry_out(console, call, &Change::from(common), Say::Outcome(&say)).await;
+            }
+            let Some(found) = follow(console, &common.apply(call)?, &name, no_wait).await? else {
+                return Ok(());
+            };
             if console.json {
-                data(json!({"projection": name, "result": found.result}))?;
+                data(json!({"projection": name, "differences": found.differences, "result": found.result}))?;
             } else {
                 data(format_args!("{name}: rebuilt{}", told(&found.result)))?;
             }
             Ok(())
         }
-        ProjectionCommand::Verify { name, domain, no_mend } => {
+        ProjectionCommand::Verify { name, domain, no_mend, no_wait } => {
             let names = match name {
                 Some(name) => vec![name],
                 None => names(console).await?,
             };
-            verify(console, &names, domain, no_mend).await
+            let mut body = scope(domain);
+            if no_mend {
+                body["mend"] = json!(false);
+            }
+            verify(console, &names, &body, no_wait).await
         }
     }
 }
@@ -110,16 +119,12 @@ async fn names(console: &Console) -> Result<Vec<String>> {
     Ok(names.collect())
 }
 
-async fn verify(console: &Console, names: &[String], domain: Option<String>, no_mend: bool) -> Result<()> {
-    let mut body = scope(domain);
-    if no_mend {
-        body["mend"] = json!(false);
-    }
+async fn verify(console: &Console, names: &[String], body: &Value, no_wait: bool) -> Result<()> {
     let (mut differences, mut ahead) = (0_u64, 0_u64);
     for name in names {
-        let mut call = Call::post(&["projections", name, "verify"])?.json(&body).accept(ACCEPT);
+        let mut call = Call::post(&["projections", name, "verify"])?.json(body);
         call.key = Some(uuid::Uuid::new_v4());
-        let found = follow(console, &call, name).await?;
+        let Some(found) = follow(console, &call, name, no_wait).await? else { continue };
         differences += found.differences;
         ahead += found.ahead;
         if console.json {
@@ -145,8 +150,7 @@ async fn verify(console: &Console, names: &[String], domain: Option<String>, no_
     }
 }
 
-/// What an answer came to.
-#[derive(Default)]
+/// What an operation came to.
 struct Found {
     differences: u64,
     /// Those of them that a rebuild does not write over.
@@ -154,91 +158,60 @@ struct Found {
     result: Value,
 }
 
-impl Found {
-    /// Prints one difference.
-    fn difference(&mut self, console: &Console, name: &str, difference: &Value) -> Result<()> {
-        self.differences += 1;
-        self.ahead += u64::from(difference.get("kind").and_then(Value::as_str) == Some("ahead"));
+/// Submits, watches to the end, prints what was found; none when nobody waits.
+async fn follow(console: &Console, call: &Call, name: &str, no_wait: bool) -> Result<Option<Found>> {
+    let answer = console.api.send(call).await?;
+    let body = answer.json()?;
+    let id = operation_id(&body).context("the API answered without an operation: check the URL")?;
+    if no_wait {
+        let json = console.json;
+        data(if json { body.to_string() } else { format!("{name}: operation {id}") })?;
+        talk(format_args!("it is carried out by the server: `headwater op wait {id}`"));
+        return Ok(None);
+    }
+    talk(format_args!("{name}: operation {id}"));
+    let limit = wait::Limit::longest();
+    let operation = tokio::select! {
+        ended = wait::watch_end(&console.api, &id, &limit) => ended?,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            bail!("the operation goes on without you: wait for it with `headwater op wait {id}`, or end it with `headwater op cancel {id}`");
+        }
+    };
+    let (told, ahead) = differences(console, &id, name).await?;
+    judge(&operation)?;
+    let result = operation.get("result").cloned().unwrap_or_default();
+    let counted = result.get("differences").and_then(Value::as_u64);
+    let differences = counted.context("the API does not say how many differences there are")?;
+    if differences > told {
+        talk(format_args!("{name}: {} more differ that are not told one by one", differences - told));
+    }
+    Ok(Some(Found { differences, ahead, result }))
+}
+
+/// A verification that did not come to its end says nothing of what it did not compare.
+fn judge(operation: &Value) -> Result<()> {
+    match operation.get("state").and_then(Value::as_str) {
+        Some("succeeded") => Ok(()),
+        Some("cancelled") => wait::judge(operation),
+        _ => wait::judge(operation).map_err(|error| anyhow!("{error}")),
+    }
+}
+
+/// Prints each difference; gives how many there are and how many of them are `ahead`.
+async fn differences(console: &Console, id: &str, name: &str) -> Result<(u64, u64)> {
+    let call = Call::get(&["operations", id, "differences"])?.query("limit", TOLD_MAX_COUNT);
+    let (mut told, mut ahead) = (0, 0);
+    for difference in list::items(console, call).await? {
+        told += 1;
+        ahead += u64::from(difference.get("kind").and_then(Value::as_str) == Some("ahead"));
         if console.json {
-            return Ok(data(json!({"projection": name, "difference": difference}))?);
-        }
-        Ok(data(difference_line(name, difference))?)
-    }
-}
-
-async fn follow(console: &Console, call: &Call, name: &str) -> Result<Found> {
-    let stream = console.api.open(call).await?;
-    if stream.media_type() == "application/x-ndjson" {
-        return read_lines(console, stream, name).await;
-    }
-    let is_accepted = stream.status() == StatusCode::ACCEPTED;
-    let mut body: Value = serde_json::from_str(&stream.whole().await?)
-        .context("the API answered with something that is not JSON")?;
-    if let (true, Some(id)) = (is_accepted, operation_id(&body)) {
-        talk(format_args!("operation {id}"));
-        body = wait::end_of(&console.api, &id, &wait::Limit::longest()).await?;
-        wait::judge(&body)?;
-    }
-    let mut found = Found::default();
-    if let Some(Value::Array(differences)) = body.get_mut("differences").map(Value::take) {
-        for difference in &differences {
-            found.difference(console, name, difference)?;
+            data(json!({"projection": name, "difference": difference}))?;
+        } else {
+            data(difference_line(name, &difference))?;
         }
     }
-    found.result = body;
-    Ok(found)
-}
-
-async fn read_lines(console: &Console, mut stream: Stream, name: &str) -> Result<Found> {
-    let mut progress = Progress::new(name);
-    let mut found = Found::default();
-    let mut has_ended = false;
-    let mut rest: Vec<u8> = Vec::new();
-    while let Some(chunk) = stream.chunk().await? {
-        rest.extend_from_slice(&chunk);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            if !line.trim_ascii().is_empty() {
-                let line = serde_json::from_slice(&line).context("a line of the answer is not JSON")?;
-                has_ended |= take_line(console, &line, name, &mut progress, &mut found)?;
-            }
-        }
-        if rest.len() > LINE_MAX_BYTES {
-            bail!("a line of the answer is longer than {LINE_MAX_BYTES} bytes");
-        }
-    }
-    if !has_ended {
-        bail!("the answer broke off before its end: what was compared so far says nothing; repeat it");
-    }
-    Ok(found)
-}
-
-/// Takes one line in and says whether it was the last one.
-fn take_line(
-    console: &Console,
-    line: &Value,
-    name: &str,
-    progress: &mut Progress,
-    found: &mut Found,
-) -> Result<bool> {
-    if let Some(difference) = line.get("difference") {
-        progress.aside(|| found.difference(console, name, difference))?;
-    } else if let Some(step) = line.get("progress") {
-        let number = |key: &str| step.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let unit = step.get("unit").or_else(|| step.get("phase"));
-        progress.count(number("done"), number("total"), &cell(unit));
-    } else if let Some(result) = line.get("result") {
-        found.result = result.clone();
-        return Ok(true);
-    } else if let Some(problem) = line.get("problem") {
-        let status =
-            problem.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
-        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let problem = ApiProblem::read(status, None, &problem.to_string());
-        return Err(ClientError::Problem(Box::new(problem)).into());
-    }
-    Ok(false)
+    Ok((told, ahead))
 }
 
 fn difference_line(name: &str, difference: &Value) -> String {

@@ -16,6 +16,8 @@ use super::output::{Progress, cell, talk};
 
 /// For how long one request awaits the operation; the API allows 30.
 const LONG_POLL_SECONDS: u64 = 25;
+/// The same where progress is shown.
+const WATCH_POLL_SECONDS: u64 = 1;
 /// The pause between two looks when the API answers at once.
 const LOOK_PAUSE_MILLISECONDS: u64 = 200;
 /// Above the 120 s after which the API itself ends an operation.
@@ -52,11 +54,20 @@ impl Default for Limit {
 
 /// Awaits the end and gives the operation as it is then, however it ended.
 pub async fn end_of(api: &ApiClient, id: &str, limit: &Limit) -> Result<Value> {
+    await_end(api, id, limit, LONG_POLL_SECONDS).await
+}
+
+/// The same for work whose progress is worth watching: it is looked at every second.
+pub async fn watch_end(api: &ApiClient, id: &str, limit: &Limit) -> Result<Value> {
+    await_end(api, id, limit, WATCH_POLL_SECONDS).await
+}
+
+async fn await_end(api: &ApiClient, id: &str, limit: &Limit, poll_seconds: u64) -> Result<Value> {
     let deadline = Instant::now() + Duration::from_secs(limit.timeout);
     let mut progress = Progress::new(&format!("operation {id}"));
     loop {
         let left = deadline.saturating_duration_since(Instant::now()).as_secs();
-        let call = Call::get(&["operations", id])?.query("wait", left.clamp(1, LONG_POLL_SECONDS));
+        let call = Call::get(&["operations", id])?.query("wait", left.clamp(1, poll_seconds));
         let asked = Instant::now();
         let operation = api.fetch(&call).await?;
         if is_terminal(&operation) {

@@ -123,12 +123,56 @@ pub struct Operation {
     served: bool,
     /// The operation of the newer revision with which this one ended.
     superseded_by: Option<Uuid>,
-    /// Why it failed.
+    /// Why it failed; of one that is open and will be tried again, what went wrong last (`tried_again`).
     error: Option<OperationFault>,
+    /// What was asked for; only of imperative work.
+    request: Option<OperationRequest>,
+    /// What it came to; only of imperative work that succeeded.
+    result: Option<OperationSum>,
     /// When it was accepted.
     created_at: String,
     /// When it ended.
     finished_at: Option<String>,
+}
+
+/// What imperative work was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationRequest {
+    /// `projection.rebuild` or `projection.verify`.
+    kind: String,
+    /// `desired`, `powerdns`, `operations` or `audit`.
+    projection: String,
+    /// Of this domain alone.
+    domain: Option<String>,
+    /// Whether what differs is mended.
+    mend: bool,
+}
+
+/// What a rebuild or a verification came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationSum {
+    /// Rows that were not what the log says; the first 1,000 are at `differences`.
+    differences: i64,
+    /// How long the last try took, in milliseconds.
+    ms: i64,
+}
+
+/// A row that was not what the log says.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FoundDifference {
+    /// `missing`, `extra`, `changed`, or `ahead`: the target holds what this log does not know.
+    kind: String,
+    /// The table.
+    table: String,
+    /// The row's key.
+    #[schema(value_type = Vec<Object>)]
+    key: Value,
+    /// What stood there; null when the row was missing.
+    live: Value,
+    /// What the log says; null when the row should not be there.
+    expected: Value,
+    /// The same as one sentence.
+    detail: String,
 }
 
 /// How far an operation is.
@@ -138,7 +182,7 @@ pub struct OperationProgress {
     done: i64,
     /// Of how many.
     total: i64,
-    /// What is counted: `targets`.
+    /// What is counted: `targets`, or `zones`, `events`, `tables` or `steps` of imperative work.
     unit: String,
 }
 

@@ -234,31 +234,78 @@ async fn a_tail_ends_when_it_may_not_go_on_and_tells_of_a_gap() {
     assert_eq!(script.seen().len(), 2, "neither is tried again");
 }
 
+/// How imperative work ended.
+fn sum(state: &str, differences: u64) -> Vec<u8> {
+    let (lane, result) = ("bulk_maintenance", json!({"differences": differences, "ms": 2}));
+    let result = if state == "succeeded" { result } else { Value::Null };
+    script::json(200, json!({"id": OPERATION, "state": state, "lane": lane, "result": result}))
+}
+
 #[tokio::test]
-async fn a_verification_that_finds_something_ends_with_three_and_half_of_one_with_one() {
-    let lines = "{\"progress\": {\"phase\": \"compare\", \"done\": 1, \"total\": 2}}\n\
-        {\"difference\": {\"target\": \"dns-1\", \"domain\": \"example.com\", \"key\": [\"www\", \"A\"], \"live\": null, \"expected\": \"192.0.2.1\"}}\n";
-    let end = "{\"result\": {\"rows\": 2}}\n";
-    let media = "application/x-ndjson";
+async fn a_verification_that_finds_something_ends_with_three_and_one_without_an_end_with_one() {
+    let difference = json!({"kind": "missing", "table": "powerdns of dns-1", "key": ["example.com", "www", "A"],
+        "live": null, "expected": "192.0.2.1", "detail": "www A: missing, the log says 192.0.2.1"});
+    let found = script::json(200, json!({"items": [difference], "next": null}));
+    let nothing = || script::json(200, json!({"items": [], "next": null}));
+    let going = script::json(
+        200,
+        json!({"id": OPERATION, "state": "running", "lane": "bulk_maintenance",
+        "progress": {"done": 1, "total": 2, "unit": "zones"}}),
+    );
     let script = Script::new(vec![
-        stream(media, &format!("{lines}{end}"), true),
-        stream(media, lines, true),
-        stream(media, end, true),
-        script::json(200, json!({"differences": [{"table": "rrsets", "key": ["x"]}]})),
+        accepted(),
+        going,
+        sum("succeeded", 1),
+        found.clone(),
+        accepted(),
+        sum("failed", 0),
+        found,
+        accepted(),
+        sum("succeeded", 0),
+        nothing(),
+        accepted(),
+        sum("cancelled", 0),
+        nothing(),
+        accepted(),
+        accepted(),
+        sum("succeeded", 0),
+        nothing(),
     ])
     .await;
     let verify = ["projection", "verify", "powerdns", "--no-mend", "--domain", "example.com"];
     let ran = script.run(&verify).await;
     assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.out.contains("www A") && ran.out.contains("192.0.2.1"), "{}", ran.out);
+    assert_eq!(ran.out, "powerdns: www A: missing, the log says 192.0.2.1\n");
+    assert!(ran.err.contains("1 of 2 zones"), "{}", ran.err);
     let body: Value = serde_json::from_str(&script.seen()[0].body).unwrap();
     assert_eq!(body, json!({"domain": "example.com", "mend": false}));
     let ran = script.run(&verify).await;
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.err.contains("broke off"), "{}", ran.err);
     let ran = script.run(&verify).await;
-    assert_eq!((ran.code, ran.out.as_str()), (0, "powerdns: no difference (rows 2)\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "powerdns: no difference (differences 0, ms 2)\n"));
     assert_eq!(script.run(&verify).await.code, 3);
+    let ran = script.run(&["projection", "rebuild", "powerdns", "--no-wait"]).await;
+    assert_eq!((ran.code, ran.out), (0, format!("powerdns: operation {OPERATION}\n")));
+    let ran = script.run(&["projection", "rebuild", "powerdns"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "powerdns: rebuilt (differences 0, ms 2)\n"));
+}
+
+#[tokio::test]
+async fn whoever_stops_watching_leaves_the_operation_running() {
+    let going = script::json(200, json!({"id": OPERATION, "state": "running", "lane": "bulk_maintenance"}));
+    let mut answers = vec![accepted()];
+    answers.resize(100, going);
+    let script = Script::new(answers).await;
+    let child = script.start(&["projection", "rebuild", "powerdns"]);
+    let watched = || async { script.seen().len() };
+    crate::support::eventually("it watches", watched, |seen| *seen > 2).await;
+    let pid = nix::unistd::Pid::from_raw(child.id().unwrap().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains(&format!("headwater op wait {OPERATION}")), "{err}");
+    assert!(script.seen().iter().all(|seen| !seen.line.contains("cancel")), "{:?}", script.seen());
 }
 
 #[tokio::test]

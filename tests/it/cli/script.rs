@@ -85,6 +85,15 @@ impl Script {
         let token = self.path("token");
         run(arguments, &[("HEADWATER_URL", &self.url), ("HEADWATER_TOKEN_FILE", &token)]).await
     }
+
+    /// Starts the program against it, to be interrupted.
+    pub fn start(&self, arguments: &[&str]) -> tokio::process::Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+        command.args(arguments).env_clear().env("HEADWATER_URL", &self.url);
+        command.env("HEADWATER_TOKEN_FILE", self.path("token")).current_dir(std::env::temp_dir());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true).spawn().unwrap()
+    }
 }
 
 /// Runs the program with nothing but these variables.

@@ -1,0 +1,77 @@
+//! Decisions about operations: imperative work that is asked for, called off, and ended.
+
+use super::decide::plain;
+use super::{AdminCommand, AdminView};
+use crate::dns::DomainName;
+use crate::domain::Decided;
+use crate::event::{Event, OperationFinished, OperationRequested};
+use crate::ids::{DomainId, OperationId, Revision, TenantId};
+use crate::reject::Reject;
+
+pub(super) fn request(
+    view: &AdminView,
+    command: &AdminCommand,
+    operation: OperationId,
+    requested: &OperationRequested,
+) -> Result<Decided, Reject> {
+    if let Some(name) = requested.domain.as_ref().filter(|_| !view.scope_exists) {
+        return Err(Reject::NotFound(format!("domain {name}")));
+    }
+    if let Some(running) = view.running {
+        let projection = requested.projection.name();
+        let detail = format!(
+            "{projection} is being rebuilt by operation {running}: wait until it has ended, or cancel it"
+        );
+        return Err(Reject::Conflict { code: "conflict", detail });
+    }
+    let mut decided = plain(view, command, vec![Event::OperationRequested(requested.clone())]);
+    if let Ok(Decided::Changed(decision)) = &mut decided {
+        decision.operation = Some(operation);
+        decision.events.iter_mut().for_each(|event| event.operation = Some(operation));
+    }
+    decided
+}
+
+pub(super) fn cancel(
+    view: &AdminView,
+    command: &AdminCommand,
+    operation: OperationId,
+) -> Result<Decided, Reject> {
+    if view.revision == Revision::ZERO {
+        return Err(Reject::NotFound(format!("imperative operation {operation}")));
+    }
+    if view.operation_terminal {
+        return Err(Reject::Conflict { code: "already_ended", detail: "the operation has ended".into() });
+    }
+    let cancelled = OperationFinished {
+        operation,
+        state: "cancelled".into(),
+        partial: Vec::new(),
+        error: None,
+        result: None,
+    };
+    finish(view, command, &None, None, &cancelled)
+}
+
+pub(super) fn finish(
+    view: &AdminView,
+    command: &AdminCommand,
+    domain: &Option<(DomainId, DomainName)>,
+    tenant: Option<TenantId>,
+    finished: &OperationFinished,
+) -> Result<Decided, Reject> {
+    let unchanged = Ok(Decided::Unchanged { revision: view.revision });
+    if view.operation_terminal {
+        return unchanged;
+    }
+    let event = Event::OperationFinished(finished.clone());
+    let mut decided = plain(view, command, vec![event]);
+    if let Ok(Decided::Changed(decision)) = &mut decided {
+        for event in &mut decision.events {
+            event.domain.clone_from(domain);
+            event.tenant = tenant;
+            event.operation = Some(finished.operation);
+        }
+    }
+    decided
+}

@@ -1,0 +1,111 @@
+//! What the log says of operations: that imperative work was asked for, in a stream of its own, and how an operation
+//! ended. The first end in the log is final.
+
+use crate::dns::DomainName;
+use crate::ids::{ClusterId, OperationId};
+use serde::{Deserialize, Serialize};
+
+/// What is derived from the log. The names are stored: never rename.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Projection {
+    /// What the API reads.
+    Desired,
+    /// What the DNS clusters answer from.
+    Powerdns,
+    /// How accepted work ends.
+    Operations,
+    /// Every event, for auditors.
+    Audit,
+}
+
+impl Projection {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Desired, Self::Powerdns, Self::Operations, Self::Audit];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Desired => "desired",
+            Self::Powerdns => "powerdns",
+            Self::Operations => "operations",
+            Self::Audit => "audit",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// What imperative work does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Work {
+    /// Builds a projection anew.
+    #[serde(rename = "projection.rebuild")]
+    Rebuild,
+    /// Compares a projection with the log.
+    #[serde(rename = "projection.verify")]
+    Verify,
+}
+
+impl Work {
+    /// The kind of its operation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "projection.rebuild",
+            Self::Verify => "projection.verify",
+        }
+    }
+}
+
+/// Imperative work was asked for. Stands first in the operation's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationRequested {
+    /// What is to be done.
+    pub kind: Work,
+    /// With which projection.
+    pub projection: Projection,
+    /// Of this domain alone.
+    pub domain: Option<DomainName>,
+    /// Whether what a verification finds is mended.
+    pub mend: bool,
+}
+
+/// An operation ended in a way that the deployment facts alone do not tell: a
+/// target was out of service, the deadline passed, or it was imperative work. Stands in the operation's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationFinished {
+    /// The operation.
+    pub operation: OperationId,
+    /// `succeeded`, `failed` or `cancelled`.
+    pub state: String,
+    /// Targets that were out of service when it ended.
+    pub partial: Vec<ClusterId>,
+    /// What went wrong.
+    pub error: Option<OperationError>,
+    /// What imperative work came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<OperationResult>,
+}
+
+/// What a rebuild or a verification came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationResult {
+    /// How many rows were not what the log says.
+    pub differences: u64,
+    /// How long the try that came through took, in milliseconds.
+    pub ms: u64,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationError {
+    /// Stable snake_case code.
+    pub code: String,
+    /// For people.
+    pub detail: String,
+    /// The target concerned, if one is.
+    pub target: Option<ClusterId>,
+}

@@ -1,0 +1,326 @@
+//! Carries out imperative work: one at a time in its lane, whatever the number of processes. Level-triggered: woken by
+//! the log or by its poll, whoever has the lane's lease takes the oldest that is due. What must hold: a process that
+//! dies leaves nothing that another cannot go on from; a call-off stops it at the next step, and leaves the last valid
+//! state; the first end in the log is final.
+
+use super::run::{self, Holder, Run};
+use super::sql;
+use crate::app::App;
+use crate::command::{Command, Meta};
+use crate::deploy::{DeployError, Lease};
+use crate::rebuild::{self, Difference, Intent, RebuildError};
+use headwater_events::actor::Caller;
+use headwater_events::admin::AdminCommand;
+use headwater_events::codec;
+use headwater_events::event::{
+    Event, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
+};
+use headwater_events::ids::OperationId;
+use sqlx::Row;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Tries of one operation, at most.
+pub const ATTEMPTS_MAX_TIMES: i32 = 5;
+/// How long a try may go on without a step.
+const STEP_MAX: Duration = Duration::from_secs(300);
+/// The pause before the second try; it doubles.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// The longest pause before a try.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// How often a run is written down and asked whether it may go on.
+const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a walk may take to the end of its zone when it is to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How soon after one look at the lane the next may follow.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long what a run found is kept.
+const RUNS_KEPT_DAYS: i32 = 30;
+/// The lease of the lane.
+const LEASE_NAME: &str = "lane:bulk_maintenance";
+
+/// Why the lane stands still.
+#[derive(Debug, thiserror::Error)]
+enum LaneError {
+    #[error("the control database does not answer: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Lease(#[from] DeployError),
+    #[error("the request of operation {0} cannot be read: this program is older than the log, upgrade it")]
+    Unreadable(OperationId),
+}
+
+/// What is due.
+struct Due {
+    id: OperationId,
+    requested: OperationRequested,
+    attempts: i32,
+    error: Option<String>,
+}
+
+/// How a try ended.
+enum Ended {
+    /// By itself.
+    Done(Result<Vec<Difference>, RebuildError>),
+    /// It broke off, or made no step for too long.
+    Broke(String),
+    /// The process stops.
+    Process,
+    /// It was called off, or another process has the lane.
+    Over,
+}
+
+/// Runs until the process stops.
+pub async fn run(app: App) {
+    let mut head = app.commit.head().subscribe();
+    let mut lease = None;
+    while !app.stop.is_cancelled() {
+        head.borrow_and_update();
+        let more = match look(&app, &mut lease).await {
+            Ok(more) => more,
+            Err(error) => {
+                tracing::warn!(%error, "imperative operations wait");
+                false
+            }
+        };
+        tokio::select! {
+            () = app.stop.cancelled() => break,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        if more {
+            continue;
+        }
+        tokio::select! {
+            () = app.stop.cancelled() => break,
+            moved = head.changed() => if moved.is_err() { break },
+            () = tokio::time::sleep(app.config.deploy.poll) => {}
+        }
+    }
+    if let Some(lease) = lease {
+        lease.end(&app.pool).await;
+    }
+}
+
+/// Carries out what is due next, if the lane is ours; says whether there may be more.
+async fn look(app: &App, lease: &mut Option<Lease>) -> Result<bool, LaneError> {
+    let Some(due) = due(app).await? else {
+        // Whoever comes next need not wait for it to end.
+        if let Some(lease) = lease.take() {
+            lease.end(&app.pool).await;
+        }
+        return Ok(false);
+    };
+    let lease = lease.get_or_insert_with(|| Lease::new(LEASE_NAME.to_owned()));
+    if !lease.keep(&app.pool).await? {
+        return Ok(false);
+    }
+    carry_out(app, lease, due).await?;
+    Ok(true)
+}
+
+async fn due(app: &App) -> Result<Option<Due>, LaneError> {
+    let Some(row) = sqlx::query(sql::DUE_RUN).fetch_optional(&app.pool).await? else { return Ok(None) };
+    let id = OperationId::from_uuid(row.try_get(0)?);
+    let (name, schema, data): (&str, i16, &[u8]) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+    let Ok(Event::OperationRequested(requested)) = codec::decode(name, schema, data) else {
+        return Err(LaneError::Unreadable(id));
+    };
+    Ok(Some(Due { id, requested, attempts: row.try_get(4)?, error: row.try_get(5)? }))
+}
+
+async fn carry_out(app: &App, lease: &mut Lease, due: Due) -> Result<(), LaneError> {
+    let (name, owner) = lease.holder();
+    let holder = Holder { lease: name.to_owned(), owner };
+    let (id, requested) = (due.id, &due.requested);
+    sqlx::query(sql::FORGET_RUNS).bind(RUNS_KEPT_DAYS).execute(&app.pool).await?;
+    if due.attempts >= ATTEMPTS_MAX_TIMES {
+        let last = due.error.unwrap_or_else(|| "the process that worked on it died".to_owned());
+        return finish(app, lease, given_up(id, &last)).await;
+    }
+    fail::fail_point!("operation.before_begin");
+    let anew = requested.projection != Projection::Powerdns;
+    let Some(run) = run::begin(&app.pool, id, &holder, anew).await? else { return Ok(()) };
+    fail::fail_point!("operation.after_begin");
+    let run = Arc::new(run);
+    let began = Instant::now();
+    tracing::info!(operation = %id, kind = requested.kind.name(), projection = requested.projection.name(),
+        attempt = due.attempts + 1, "imperative work begins");
+    let why = match supervise(app, lease, &run, id, requested).await? {
+        Ended::Over => return Ok(()),
+        Ended::Process => {
+            return Ok(run::put_off(&app.pool, id, &holder, Duration::ZERO, None, false).await?);
+        }
+        Ended::Done(Ok(differences)) => {
+            if !run.found(differences).await? {
+                return Ok(());
+            }
+            let result = OperationResult {
+                differences: run.differences().await,
+                ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            };
+            if requested.kind == Work::Verify && requested.mend && !anew {
+                sqlx::query(sql::CHECK_SOON).bind(id.as_uuid()).execute(&app.pool).await?;
+            }
+            return finish(app, lease, ending(id, "succeeded", None, Some(result))).await;
+        }
+        Ended::Done(Err(error)) => {
+            if let Some(code) = lasting(&error) {
+                return finish(app, lease, failed(id, code, error.to_string())).await;
+            }
+            error.to_string()
+        }
+        Ended::Broke(why) => why,
+    };
+    if due.attempts + 1 >= ATTEMPTS_MAX_TIMES {
+        return finish(app, lease, given_up(id, &why)).await;
+    }
+    tracing::warn!(operation = %id, error = why, "imperative work is tried again");
+    let pause = backoff(due.attempts);
+    Ok(run::put_off(&app.pool, id, &holder, pause, Some(&why), true).await?)
+}
+
+/// The pause after so many tries before this one.
+fn backoff(attempts: i32) -> Duration {
+    let doubled = BACKOFF_MIN.saturating_mul(1 << attempts.clamp(0, 16));
+    doubled.min(BACKOFF_MAX)
+}
+
+/// Why another try would give the same, as a code.
+fn lasting(error: &RebuildError) -> Option<&'static str> {
+    match error {
+        RebuildError::NoDomain(_) => Some("not_found"),
+        RebuildError::Poison { .. } => Some("unreadable_event"),
+        RebuildError::Deploy(DeployError::Refused(_)) => Some("refused"),
+        _ => None,
+    }
+}
+
+/// Lets a try go on while it may.
+async fn supervise(
+    app: &App,
+    lease: &mut Lease,
+    run: &Arc<Run>,
+    id: OperationId,
+    requested: &OperationRequested,
+) -> Result<Ended, LaneError> {
+    let mut job = tokio::spawn(work(app.clone(), Arc::clone(run), requested.clone()));
+    let ended = loop {
+        tokio::select! {
+            done = &mut job => return Ok(of_job(done)),
+            () = app.stop.cancelled() => break Ended::Process,
+            () = tokio::time::sleep(WATCH_INTERVAL) => {}
+        }
+        match may_go_on(app, lease, run, id).await {
+            Ok(true) => {}
+            Ok(false) => break Ended::Over,
+            // Where the database is gone, the lease says for how long it may be.
+            Err(_) if lease.is_held() => {}
+            Err(_) => break Ended::Over,
+        }
+        if run.idle() > STEP_MAX {
+            break Ended::Broke(format!("it made no step for {} s", STEP_MAX.as_secs()));
+        }
+    };
+    run.halt.cancel();
+    stop(job, requested).await;
+    // Where it stopped is where the next one goes on; one that was called off needs it no more.
+    if !matches!(ended, Ended::Over) {
+        run.save().await?;
+    }
+    Ok(ended)
+}
+
+/// A walk ends after its zone. The others work in a transaction or beside what is live: they are dropped as they are.
+async fn stop(mut job: JoinHandle<Result<Vec<Difference>, RebuildError>>, requested: &OperationRequested) {
+    let is_walk = requested.projection == Projection::Powerdns;
+    if is_walk && tokio::time::timeout(STOP_GRACE, &mut job).await.is_ok() {
+        return;
+    }
+    job.abort();
+    // It has ended, or it is cancelled: either way nothing of it runs.
+    let _gone = job.await;
+}
+
+async fn may_go_on(app: &App, lease: &mut Lease, run: &Run, id: OperationId) -> Result<bool, LaneError> {
+    if !lease.keep(&app.pool).await? {
+        return Ok(false);
+    }
+    let ended: bool = sqlx::query_scalar(sql::RUN_ENDED).bind(id.as_uuid()).fetch_one(&app.pool).await?;
+    Ok(!ended && run.save().await?)
+}
+
+fn of_job(done: Result<Result<Vec<Difference>, RebuildError>, tokio::task::JoinError>) -> Ended {
+    match done {
+        // It saw that the lease is lost.
+        Ok(Err(RebuildError::Stopped)) => Ended::Over,
+        Ok(done) => Ended::Done(done),
+        Err(error) => Ended::Broke(error.to_string()),
+    }
+}
+
+async fn work(
+    app: App,
+    run: Arc<Run>,
+    requested: OperationRequested,
+) -> Result<Vec<Difference>, RebuildError> {
+    let intent = match requested.kind {
+        Work::Rebuild => Intent::Rebuild,
+        Work::Verify => Intent::Verify,
+    };
+    let steps = Arc::clone(&run);
+    let mut watch = move |progress| steps.step(progress);
+    let domain = requested.domain.as_ref();
+    rebuild::run(&app, requested.projection, intent, domain, &mut watch, run.as_ref()).await
+}
+
+fn ending(
+    operation: OperationId,
+    state: &str,
+    error: Option<OperationError>,
+    result: Option<OperationResult>,
+) -> OperationFinished {
+    OperationFinished { operation, state: state.to_owned(), partial: Vec::new(), error, result }
+}
+
+fn failed(operation: OperationId, code: &str, detail: String) -> OperationFinished {
+    let error = OperationError { code: code.to_owned(), detail, target: None };
+    ending(operation, "failed", Some(error), None)
+}
+
+fn given_up(operation: OperationId, last: &str) -> OperationFinished {
+    failed(operation, "given_up", format!("given up after {ATTEMPTS_MAX_TIMES} tries; the last one: {last}"))
+}
+
+/// Says in the log how it ended; as long as the lane is ours, since the work is done.
+async fn finish(app: &App, lease: &mut Lease, finished: OperationFinished) -> Result<(), LaneError> {
+    fail::fail_point!("operation.before_finish");
+    loop {
+        let command =
+            AdminCommand::FinishOperation { domain: None, tenant: None, finished: finished.clone() };
+        let submitted = app.commit.submit(Caller::system(), Command::admin(command), Meta::internal()).await;
+        let Err(error) = submitted else { break };
+        tracing::warn!(%error, "the end of an operation is written again");
+        tokio::select! {
+            () = app.stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(BACKOFF_MIN) => {}
+        }
+        if !lease.keep(&app.pool).await? {
+            return Ok(());
+        }
+    }
+    fail::fail_point!("operation.after_finish");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_doubles_up_to_a_minute() {
+        let pauses: Vec<u64> = [0, 1, 2, 5, 6, 31].into_iter().map(|n| backoff(n).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 32, 60, 60]);
+    }
+}
