@@ -6,7 +6,9 @@ mod cluster;
 mod decide;
 mod platform;
 
-pub use decide::{decide, permitted};
+pub use cluster::reach_faults;
+pub use decide::{decide, name_faults, permitted};
+pub use platform::reason_faults;
 
 use crate::actor::Resource;
 use crate::dns::DomainName;
