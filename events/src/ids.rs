@@ -55,19 +55,13 @@ uuid_id! {
     BatchId,
 }
 
+/// Digits of a log's id that do not stand in a stream id: all but the last eight, which are random.
+const SHORT_SKIPPED_DIGITS: usize = 24;
+
 impl LogId {
     /// The eight hex digits that stand before the position in a stream id.
     pub fn short(self) -> String {
-        self.as_uuid()
-            .simple()
-            .to_string()
-            .chars()
-            .rev()
-            .take(8)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-            .collect()
+        self.as_uuid().simple().to_string().chars().skip(SHORT_SKIPPED_DIGITS).collect()
     }
 }
 

@@ -8,7 +8,7 @@ pub mod init;
 pub mod sse;
 
 use anyhow::Result;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -78,9 +78,14 @@ struct ServeArgs {
     check_config: bool,
 }
 
+/// The whole command line.
+fn command() -> clap::Command {
+    client::reference::with_examples(Cli::command())
+}
+
 /// Runs the command of this process.
 pub async fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     match dispatch(cli).await {
         Ok(code) => code,
         Err(error) => {
@@ -111,7 +116,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
             let document = crate::http::router::document()?;
             std::io::stdout().write_all(document.text().as_bytes())?;
         }
-        Command::Client(command) => return client::run(command, &cli.global, Cli::command).await,
+        Command::Client(command) => return client::run(command, &cli.global, self::command).await,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -65,6 +65,8 @@ pub struct Server {
     pub metrics_listen: SocketAddr,
     /// `shutdown_grace_seconds`: how long requests may take to end at a stop.
     pub shutdown_grace: Duration,
+    /// `stream_life_seconds`: how long an event stream lives at most; its reader comes back with its id.
+    pub stream_life: Duration,
 }
 
 /// `[dns]`. All times are TTLs or SOA fields, in seconds.
@@ -216,6 +218,7 @@ fn server(section: &mut Section<'_>) -> Server {
         listen: section.parsed("listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8_080))),
         metrics_listen: section.parsed("metrics_listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9_180))),
         shutdown_grace: section.seconds("shutdown_grace_seconds", 1..=300, 10),
+        stream_life: section.seconds("stream_life_seconds", 1..=604_800, 3_600),
     };
     if server.listen == server.metrics_listen && server.listen.port() != 0 {
         section.fault(

@@ -16,6 +16,10 @@ const DRAIN_MAX_BYTES: usize = 64 << 20;
 
 /// Faults of one kind that are told of one body.
 const NULS_MAX_FAULTS: usize = 100;
+/// Characters of a key that are told.
+const KEY_MAX_CHARS: usize = 80;
+/// The code of a text that nothing can hold.
+const UNHELD: &str = "invalid_text";
 
 /// Something that can be read from a JSON object.
 pub trait FromBody: Sized + Send {
@@ -36,12 +40,21 @@ impl FromBody for NoBody {
     }
 }
 
+/// What was sent, and what is wrong with it whatever it means.
+#[derive(Debug)]
+pub struct Sent {
+    /// The JSON.
+    pub value: Value,
+    faults: Vec<Fault>,
+}
+
 /// What is left of an object while it is read.
 #[derive(Debug)]
 pub struct Fields {
     map: Map<String, Value>,
     base: String,
     faults: Vec<Fault>,
+    is_object: bool,
 }
 
 impl Fields {
@@ -49,10 +62,10 @@ impl Fields {
     pub fn new(value: Value, base: impl Into<String>) -> Self {
         let base = base.into();
         match value {
-            Value::Object(map) => Self { map, base, faults: Vec::new() },
+            Value::Object(map) => Self { map, base, faults: Vec::new(), is_object: true },
             _ => {
                 let faults = vec![Fault::at(base.clone(), "invalid_type", "this must be an object")];
-                Self { map: Map::new(), base, faults }
+                Self { map: Map::new(), base, faults, is_object: false }
             }
         }
     }
@@ -111,14 +124,14 @@ impl Fields {
         }
     }
 
-    /// A list of texts; each item that is none is a fault.
-    pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+    /// A list of texts, each at its place; an item that is none is a fault, and none here.
+    pub fn texts(&mut self, key: &str) -> Option<Vec<Option<String>>> {
         let mut texts = Vec::new();
         for (index, item) in self.list(key)?.into_iter().enumerate() {
-            match item {
-                Value::String(text) => texts.push(text),
-                _ => self.fault(&format!("{key}/{index}"), "invalid_type", "this must be a text"),
-            }
+            texts.push(match item {
+                Value::String(text) => Some(text),
+                _ => self.wrong(&format!("{key}/{index}"), "a text"),
+            });
         }
         Some(texts)
     }
@@ -148,8 +161,11 @@ impl Fields {
         self.map.get(key).is_some_and(|value| !value.is_null())
     }
 
-    /// Notes a fault of a field (`records/3` for a part of one).
+    /// Notes a fault of a field (`records/3` for a part of one). What is no object lacks no fields.
     pub fn fault(&mut self, key: &str, code: &'static str, detail: impl Into<String>) {
+        if !self.is_object {
+            return;
+        }
         let pointer = if key.is_empty() { self.base.clone() } else { format!("{}/{key}", self.base) };
         self.faults.push(Fault::at(pointer, code, detail));
     }
@@ -157,6 +173,15 @@ impl Fields {
     /// Notes faults that have their whole pointers already.
     pub fn faults(&mut self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.extend(faults);
+    }
+
+    /// What the decision would find too, told along when something is wrong already: then nothing is decided, and every
+    /// fault is to be told at once. To be called when all fields are taken.
+    pub fn also(&mut self, find: impl FnOnce() -> Vec<Fault>) {
+        self.faults = self.drain();
+        if !self.faults.is_empty() {
+            self.faults.extend(find());
+        }
     }
 
     fn wrong<T>(&mut self, key: &str, what: &str) -> Option<T> {
@@ -172,26 +197,39 @@ impl Fields {
     /// As [`Self::finish`], for those that have more to say than this object's own faults: they take them along.
     pub fn drain(&mut self) -> Vec<Fault> {
         for key in std::mem::take(&mut self.map).into_iter().map(|(key, _)| key) {
-            let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
-            let pointer = key.replace('~', "~0").replace('/', "~1");
-            let pointer: String = pointer.chars().take(80).collect();
-            self.fault(&pointer, "unknown_field", format!("there is no field `{shown}` here"));
+            let shown: String = key.chars().take(KEY_MAX_CHARS).flat_map(char::escape_debug).collect();
+            self.fault(&token(&key), "unknown_field", format!("there is no field `{shown}` here"));
         }
         std::mem::take(&mut self.faults)
     }
+}
+
+/// A key as a token of a pointer (RFC 6901), cut where it is too long to be told.
+pub fn token(key: &str) -> String {
+    let kept: String = key.chars().take(KEY_MAX_CHARS).collect();
+    kept.replace('~', "~0").replace('/', "~1")
+}
+
+/// The problem of these faults. What is no text that could be held is told as that alone.
+pub fn refused(mut faults: Vec<Fault>) -> Problem {
+    let unheld = faults.iter().filter(|fault| fault.code == UNHELD).map(|fault| fault.pointer.clone());
+    let unheld: std::collections::BTreeSet<String> = unheld.collect();
+    faults.retain(|fault| fault.code == UNHELD || !unheld.contains(&fault.pointer));
+    Problem::invalid(faults)
 }
 
 /// Reads a value whole.
 ///
 /// # Errors
 /// 422 with every fault.
-pub fn read<T: FromBody>(value: Value) -> Result<T, Problem> {
-    let mut fields = Fields::new(value, "");
+pub fn read<T: FromBody>(sent: Sent) -> Result<T, Problem> {
+    let mut fields = Fields::new(sent.value, "");
+    fields.faults(sent.faults);
     let read = T::read(&mut fields);
     let faults = fields.finish();
     match read {
         Some(read) if faults.is_empty() => Ok(read),
-        _ => Err(Problem::invalid(faults)),
+        _ => Err(refused(faults)),
     }
 }
 
@@ -199,10 +237,10 @@ pub fn read<T: FromBody>(value: Value) -> Result<T, Problem> {
 ///
 /// # Errors
 /// 400, 413 or 415.
-pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Value, Problem> {
+pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Sent, Problem> {
     let octets = bounded(headers, body, most).await?;
     if octets.is_empty() {
-        return Ok(Value::Object(Map::new()));
+        return Ok(Sent { value: Value::Object(Map::new()), faults: Vec::new() });
     }
     if !is_json(headers) {
         let detail = "the body must be JSON: send it with Content-Type: application/json";
@@ -212,14 +250,14 @@ pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Value,
         .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))?;
     let mut faults = Vec::new();
     nuls(&value, "", &mut faults);
-    if faults.is_empty() { Ok(value) } else { Err(Problem::invalid(faults)) }
+    Ok(Sent { value, faults })
 }
 
 /// Notes every text and key with U+0000, which no database, log or shell can hold. The depth is bounded by the parser.
 fn nuls(value: &Value, base: &str, faults: &mut Vec<Fault>) {
     let note = |text: &str, at: &str, faults: &mut Vec<Fault>| {
         if text.contains('\0') && faults.len() < NULS_MAX_FAULTS {
-            faults.push(Fault::at(at, "invalid_text", "a text cannot hold U+0000: leave it out"));
+            faults.push(Fault::at(at, UNHELD, "a text cannot hold U+0000: leave it out"));
         }
     };
     match value {
@@ -229,8 +267,7 @@ fn nuls(value: &Value, base: &str, faults: &mut Vec<Fault>) {
         }
         Value::Object(map) => {
             for (key, item) in map {
-                let shown: String = key.chars().take(80).flat_map(char::escape_debug).collect();
-                let at = format!("{base}/{}", shown.replace('~', "~0").replace('/', "~1"));
+                let at = format!("{base}/{}", token(key));
                 note(key, &at, faults);
                 nuls(item, &at, faults);
             }
@@ -281,16 +318,32 @@ mod tests {
         let mut faults = Vec::new();
         nuls(&json!({"a": ["x", "\0"], "b/c": {"d": "x\0"}, "e\0": 1, "f": "\n"}), "", &mut faults);
         let told: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
-        assert_eq!(told, ["/a/1", "/b~1c/d", "/e\\0"]);
+        assert_eq!(told, ["/a/1", "/b~1c/d", "/e\0"]);
     }
 
     #[test]
     fn every_fault_is_told_at_once() {
         let mut fields = Fields::new(json!({"a": 1, "b": [1, "x"], "c/d": true, "n": null}), "/changes/0");
         assert_eq!(fields.text("a"), None);
-        assert_eq!(fields.texts("b"), Some(vec!["x".to_owned()]));
+        assert_eq!(fields.texts("b"), Some(vec![None, Some("x".to_owned())]));
         assert_eq!(fields.required_text("n"), None);
         let pointers: Vec<String> = fields.finish().into_iter().map(|fault| fault.pointer).collect();
         assert_eq!(pointers, ["/changes/0/a", "/changes/0/b/0", "/changes/0/n", "/changes/0/c~1d"]);
+    }
+
+    #[test]
+    fn what_is_no_object_lacks_nothing() {
+        let mut fields = Fields::new(json!([1]), "/changes/3");
+        fields.missing("name");
+        let told: Vec<Fault> = fields.finish();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].pointer.as_str(), told[0].code), ("/changes/3", "invalid_type"));
+    }
+
+    #[test]
+    fn a_long_key_is_cut_between_the_escapes() {
+        let key = format!("{}/~", "a".repeat(KEY_MAX_CHARS - 1));
+        assert_eq!(token(&key), format!("{}~1", "a".repeat(KEY_MAX_CHARS - 1)));
+        assert_eq!(token("a/b~c"), "a~1b~0c");
     }
 }

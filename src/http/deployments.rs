@@ -16,7 +16,7 @@ use super::auth::Authenticated;
 use super::body::NoBody;
 use super::domains::visible;
 use super::dto::Receipt;
-use super::dto::deployment::{Deployment, Pause};
+use super::dto::deployment::{Decided, Deployment, Pause};
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::DomainPath;
@@ -151,8 +151,14 @@ async fn is_ahead(app: &App, name: &DomainName, cluster: &ClusterRow) -> Result<
 }
 
 /// What a decision would do.
-fn plan(ahead: bool, cluster: &ClusterRow, told: &str) -> Response {
-    let warning = if ahead { told } else { "the target holds nothing that this log does not know" };
+fn plan(ahead: bool, cluster: &ClusterRow, decision: Decision) -> Response {
+    let warning = match (ahead, decision) {
+        (false, _) => "the target holds nothing that this log does not know",
+        (true, Decision::Adopt) => {
+            "the serial rises above the one that the target serves, and the next revision is written there"
+        }
+        (true, Decision::Discard) => "what the target holds is replaced by what the log says",
+    };
     let targets = if ahead { vec![cluster.name.clone()] } else { Vec::new() };
     let warnings = vec![warning.to_owned()];
     let (diff, guards) = (Vec::new(), Vec::new());
@@ -169,50 +175,63 @@ impl From<DecideError> for Problem {
     }
 }
 
+/// Who is right about what a target holds and this log does not know.
+#[derive(Clone, Copy)]
+enum Decision {
+    /// The target: the next revision continues above it.
+    Adopt,
+    /// The log: the target is written over.
+    Discard,
+}
+
 /// Continue above what a target holds and this log does not know (administrators).
 #[utoipa::path(post, path = "/api/deployments/{id}/adopt", tag = "deployments",
-    params(("id" = String, Path, description = "`<domain>@<id of the target>`")),
-    responses((status = 200, description = "changed")))]
+    params(("id" = String, Path, description = "`<domain>@<id of the target>`",
+        example = "example.com@01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")),
+    responses((status = 200, body = Decided)))]
 async fn adopt(
     State(app): State<App>,
     Path(id): Path<String>,
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
-    mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
-    mutation.refuse_conditions()?;
-    let (name, cluster) = named(&app, &id).await?;
-    let ahead = is_ahead(&app, &name, &cluster).await?;
-    if mutation.is_dry_run() {
-        return Ok(plan(
-            ahead,
-            &cluster,
-            "the serial rises above the one that the target serves, and the next revision is written there",
-        ));
-    }
-    if ahead {
-        deploy::adopt(&app, &reached(cluster)?, &name, mutation.auth.caller.clone(), mutation.meta()).await?;
-    }
-    Ok(Json(serde_json::json!({"changed": ahead, "deployment": id})).into_response())
+    decide(&app, id, &mutation, Decision::Adopt).await
 }
 
 /// Replace what a target holds and this log does not know (administrators).
 #[utoipa::path(post, path = "/api/deployments/{id}/discard", tag = "deployments",
-    params(("id" = String, Path, description = "`<domain>@<id of the target>`")),
-    responses((status = 200, description = "changed")))]
+    params(("id" = String, Path, description = "`<domain>@<id of the target>`",
+        example = "example.com@01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")),
+    responses((status = 200, body = Decided)))]
 async fn discard(
     State(app): State<App>,
     Path(id): Path<String>,
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
+    decide(&app, id, &mutation, Decision::Discard).await
+}
+
+async fn decide(
+    app: &App,
+    id: String,
+    mutation: &Mutation<NoBody>,
+    decision: Decision,
+) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Platform, "deployments")?;
     mutation.refuse_conditions()?;
-    let (name, cluster) = named(&app, &id).await?;
-    let ahead = is_ahead(&app, &name, &cluster).await?;
+    let (name, cluster) = named(app, &id).await?;
+    let ahead = is_ahead(app, &name, &cluster).await?;
     if mutation.is_dry_run() {
-        return Ok(plan(ahead, &cluster, "what the target holds is replaced by what the log says"));
+        return Ok(plan(ahead, &cluster, decision));
     }
     if ahead {
-        deploy::discard(&app, &reached(cluster)?, &name).await?;
+        let target = reached(cluster)?;
+        match decision {
+            Decision::Adopt => {
+                let caller = mutation.auth.caller.clone();
+                deploy::adopt(app, &target, &name, caller, mutation.meta()).await?;
+            }
+            Decision::Discard => deploy::discard(app, &target, &name).await?,
+        }
     }
-    Ok(Json(serde_json::json!({"changed": ahead, "deployment": id})).into_response())
+    Ok(Json(Decided { changed: ahead, deployment: id }).into_response())
 }

@@ -29,6 +29,7 @@ mod zone;
 pub mod answer;
 pub mod body;
 pub mod conditional;
+pub mod docs;
 pub mod dto;
 pub mod envelope;
 pub mod mutation;

@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use headwater_events::domain::Precondition;
+use headwater_events::domain::{DomainCommand, Precondition};
 use headwater_events::ids::RequestId;
 use headwater_events::reject::{Fault, Guard};
 use serde_json::{Value, json};
@@ -38,6 +38,8 @@ pub struct Mutation<T> {
 pub enum Submitted {
     /// `?dry_run=true`: nothing was written.
     Plan(Plan),
+    /// The same of something that does not exist yet.
+    PlanOfNew(Plan),
     /// It is durable.
     Done(Outcome),
 }
@@ -54,9 +56,9 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         pairs.finish()?;
         let mut meta = meta(&parts, allow)?;
         let key = idempotency_key(&parts)?;
-        let value = body::json(&parts.headers, body, T::MAX_BYTES).await?;
-        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &value) });
-        let body = body::read::<T>(value)?;
+        let sent = body::json(&parts.headers, body, T::MAX_BYTES).await?;
+        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &sent.value) });
+        let body = body::read::<T>(sent)?;
         let identity = parts.extensions.get::<Identity>().cloned();
         Ok(Self { auth, body, meta, dry_run, identity })
     }
@@ -85,7 +87,13 @@ impl<T> Mutation<T> {
             self.refuse_conditions()?;
         }
         if self.dry_run {
-            return Ok(Submitted::Plan(app.commit.plan(caller, command, meta).await?));
+            let can_be_new = matches!(
+                &command,
+                Command::CreateDomain(_) | Command::Domain { command: DomainCommand::PutRrset(_), .. }
+            );
+            let plan = app.commit.plan(caller, command, meta).await?;
+            let is_new = can_be_new && plan.if_match.is_none();
+            return Ok(if is_new { Submitted::PlanOfNew(plan) } else { Submitted::Plan(plan) });
         }
         let forget = self.identity.as_ref().filter(|_| matches!(command, Command::Admin { .. }));
         let outcome = app.commit.submit(caller, command, meta).await;
@@ -209,26 +217,30 @@ fn digest(parts: &Parts, body: &Value) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The answer to a dry run: what would change, and the `If-Match` under which exactly that happens.
+/// The answer to a dry run: what would change, and the condition under which exactly that happens.
 impl IntoResponse for Submitted {
     fn into_response(self) -> Response {
         match self {
             Self::Done(outcome) => super::answer::receipt(&outcome),
-            Self::Plan(plan) => {
-                let mut response = Json(json!({
-                    "changed": plan.changed,
-                    "diff": plan.diff,
-                    "warnings": plan.warnings,
-                    "guards": plan.guards,
-                    "targets": plan.targets,
-                    "if_match": plan.if_match.map(conditional::etag),
-                }))
-                .into_response();
-                if let Some(revision) = plan.if_match {
-                    conditional::set_etag(response.headers_mut(), revision);
-                }
-                response
-            }
+            Self::Plan(plan) => planned(&plan, None),
+            Self::PlanOfNew(plan) => planned(&plan, Some("*")),
         }
     }
+}
+
+fn planned(plan: &Plan, if_none_match: Option<&str>) -> Response {
+    let mut response = Json(json!({
+        "changed": plan.changed,
+        "diff": plan.diff,
+        "warnings": plan.warnings,
+        "guards": plan.guards,
+        "targets": plan.targets,
+        "if_match": plan.if_match.map(conditional::etag),
+        "if_none_match": if_none_match,
+    }))
+    .into_response();
+    if let Some(revision) = plan.if_match {
+        conditional::set_etag(response.headers_mut(), revision);
+    }
+    response
 }

@@ -18,27 +18,23 @@ use super::problem::CODES;
 
 const SCHEME: &str = "token";
 
-/// The document with its entity tag.
+/// A text that is the same for as long as the process runs, with its entity tag.
 #[derive(Clone)]
-pub struct Document {
+pub struct Fixed {
+    media: &'static str,
     text: Arc<str>,
     etag: HeaderValue,
 }
 
-impl Document {
-    /// Writes the document.
-    ///
-    /// # Errors
-    /// When it cannot be written as JSON, which it always can.
-    pub fn new(api: OpenApi) -> serde_json::Result<Self> {
-        let mut text = complete(api).to_pretty_json()?;
-        text.push('\n');
+impl Fixed {
+    /// A text of a media type.
+    pub fn new(media: &'static str, text: String) -> Self {
         let digest = hex::encode(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
         let etag = HeaderValue::try_from(format!("\"{digest}\""));
-        Ok(Self { text: text.into(), etag: etag.unwrap_or(HeaderValue::from_static("\"openapi\"")) })
+        Self { media, text: text.into(), etag: etag.unwrap_or(HeaderValue::from_static("\"fixed\"")) }
     }
 
-    /// The document as it is printed and committed.
+    /// The text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -54,9 +50,19 @@ impl Document {
         if known {
             return (StatusCode::NOT_MODIFIED, tag).into_response();
         }
-        let media = [(header::CONTENT_TYPE, "application/json")];
+        let media = [(header::CONTENT_TYPE, self.media)];
         (media, tag, self.text.as_ref().to_owned()).into_response()
     }
+}
+
+/// Writes the document as it is printed, committed and served.
+///
+/// # Errors
+/// When it cannot be written as JSON, which it always can.
+pub fn document(api: OpenApi) -> serde_json::Result<Fixed> {
+    let mut text = complete(api).to_pretty_json()?;
+    text.push('\n');
+    Ok(Fixed::new("application/json", text))
 }
 
 fn complete(mut api: OpenApi) -> OpenApi {

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use headwater_events::dns::{DomainName, OwnerName, RrType};
+use headwater_events::dns::{DnsFault, DomainName, OwnerName, RrType};
 use headwater_events::reject::Fault;
 use serde::Deserialize;
 use std::str::FromStr;
@@ -60,17 +60,20 @@ pub struct IdPath<T>(pub T);
 pub struct PairPath<A, B>(pub A, pub B);
 
 impl RrsetPath {
-    /// Owner and type.
+    /// Owner and type, each by itself.
+    pub fn parts(&self) -> (Result<OwnerName, DnsFault>, Result<RrType, DnsFault>) {
+        (OwnerName::parse(&self.name, &self.domain), RrType::parse(&self.rrtype))
+    }
+
+    /// Owner and type of what is there, or is not.
     ///
     /// # Errors
     /// Every fault of either.
     pub fn read(&self) -> Result<(OwnerName, RrType), Vec<Fault>> {
-        let fault = |fault: headwater_events::dns::DnsFault| Fault::at("", fault.code.as_str(), fault.detail);
-        let owner = OwnerName::parse(&self.name, &self.domain).map_err(fault);
-        let rrtype = RrType::parse(&self.rrtype).map_err(fault);
-        match (owner, rrtype) {
+        let fault = |fault: DnsFault| Fault::at("", fault.code.as_str(), fault.detail);
+        match self.parts() {
             (Ok(owner), Ok(rrtype)) => Ok((owner, rrtype)),
-            (owner, rrtype) => Err(owner.err().into_iter().chain(rrtype.err()).collect()),
+            (owner, rrtype) => Err(owner.err().into_iter().chain(rrtype.err()).map(fault).collect()),
         }
     }
 }

@@ -10,10 +10,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::auth::{self, Gate, Identity};
-use super::openapi::Document;
+use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
-    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, projections,
+    Problem, audit, clusters, deployments, docs, domains, envelope, events, health, operations, projections,
     revisions, rrsets, status, stream, tenants, tokens, users, zone,
 };
 use crate::app::App;
@@ -47,8 +47,8 @@ pub fn open() -> OpenApiRouter<App> {
 ///
 /// # Errors
 /// When it cannot be written as JSON, which it always can.
-pub fn document() -> serde_json::Result<Document> {
-    Document::new(api().merge(open()).into_openapi())
+pub fn document() -> serde_json::Result<Fixed> {
+    openapi::document(api().merge(open()).into_openapi())
 }
 
 /// The whole of what `headwater serve` listens with. `draining` says that no new work should come here.
@@ -62,6 +62,7 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
     let guarded = guarded.route_layer(from_fn_with_state(gate.clone(), auth::layer));
     let (open, _) = open().split_for_parts();
     let open = open.layer(axum::Extension(gate.identity));
+    let docs = docs::routes(&serde_json::from_str(document.text())?);
     let described = move |headers: HeaderMap| {
         let answer = document.answer(&headers);
         async move { answer }
@@ -70,6 +71,7 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
         .merge(open)
         .with_state(app.clone())
         .route("/openapi.json", get(described))
+        .merge(docs)
         .merge(health::routes(app, draining))
         .fallback(missing)
         .method_not_allowed_fallback(wrong_method)

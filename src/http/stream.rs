@@ -39,6 +39,8 @@ const FULL_RETRY: Duration = Duration::from_secs(5);
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an error of the log; the stream stays open meanwhile.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
+/// Which part of the longest life a stream lives.
+const LIFE_SHARE: std::ops::RangeInclusive<f64> = 0.75..=1.0;
 /// The header with which a reader says where it was.
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -210,7 +212,13 @@ fn until(app: &App, end: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(end.millis_since(app.clock.now())).unwrap_or(0))
 }
 
-/// The body: one block after another for as long as the reader stays.
+/// How long one stream lives: no two for the same time, or those that came together would come back together.
+fn life(most: Duration) -> Duration {
+    most.mul_f64(rand::random_range(LIFE_SHARE))
+}
+
+/// The body: one block after another for as long as the reader stays, and no longer than a stream lives: then rights,
+/// load and code are those of another process or day.
 fn blocks(
     app: App,
     mut reader: Reader,
@@ -233,7 +241,13 @@ fn blocks(
         }
         let mut tail = app.hub.subscribe();
         let mut heard = Instant::now();
+        let end = Instant::now() + life(app.config.server.stream_life);
         loop {
+            if Instant::now() >= end {
+                // No `bye`: the reader is meant to come back, and this is where it goes on.
+                yield Ok(frames::bookmark(reader.short(), reader.cursor()).into());
+                return;
+            }
             // Marked before the pull, so that a move during it wakes the wait below.
             tail.borrow_and_update();
             if app.stop.is_cancelled() {
@@ -271,7 +285,7 @@ fn blocks(
             };
             let expiry = reader.rights().expires_at().map_or(BOOKMARK_INTERVAL, |end| until(&app, end));
             let wake = Instant::now() + pause.min(expiry);
-            let wake = wake.min(heard + BOOKMARK_INTERVAL).max(Instant::now() + Duration::from_millis(1));
+            let wake = wake.min(heard + BOOKMARK_INTERVAL).min(end).max(Instant::now() + Duration::from_millis(1));
             tokio::select! {
                 _ = tail.changed(), if pause != ERROR_PAUSE => {}
                 () = tokio::time::sleep_until(wake) => {}

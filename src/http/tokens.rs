@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
-use headwater_events::admin::AdminCommand;
+use headwater_events::admin::{AdminCommand, TOKEN_NAME_MAX_BYTES, name_faults};
 use headwater_events::event::Event;
 use headwater_events::ids::{Revision, StreamRef, TokenId, UserId};
 use headwater_events::reject::Fault;
@@ -95,8 +95,9 @@ async fn mine(
 async fn create(State(app): State<App>, mutation: Mutation<NewToken>) -> Result<Response, Problem> {
     let (mutation, new) = mutation.split();
     if new.expires_at.is_some_and(|at| at <= app.clock.now()) {
-        let fault = Fault::at("/expires_at", "in_the_past", "the token would never work");
-        return Err(Problem::invalid(vec![fault]));
+        let mut faults = name_faults(&new.name, TOKEN_NAME_MAX_BYTES);
+        faults.push(Fault::at("/expires_at", "in_the_past", "the token would never work"));
+        return Err(Problem::invalid(faults));
     }
     let (user, token) = (mutation.auth.user(), TokenId::from_uuid(Uuid::now_v7()));
     let secret = token::generate();
@@ -183,8 +184,8 @@ async fn revoke(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let meta = mutation::meta(&parts, BTreeSet::new())?;
-    let value = body::json(&parts.headers, body, body::BODY_MAX_BYTES).await?;
-    let shown = body::read::<ShownToken>(value)?;
+    let sent = body::json(&parts.headers, body, body::BODY_MAX_BYTES).await?;
+    let shown = body::read::<ShownToken>(sent)?;
     let missing = || Problem::not_found("this token");
     let hash = token::hash(shown.token.expose()).ok_or_else(missing)?;
     let holder = accounts::holder(&app.pool, hash).await?.ok_or_else(missing)?;

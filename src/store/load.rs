@@ -6,7 +6,7 @@ use super::batch::{Namespace, StreamHead, ancestor_keys};
 use super::{row, sql};
 use crate::command::{Command, Request};
 use headwater_events::admin::{AdminCommand, AdminView};
-use headwater_events::dns::{DomainName, OwnerKey, RrSetBody, RrType, Ttl};
+use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
@@ -16,6 +16,9 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
+
+/// RRsets that are looked at below an owner that gets NS records: more than the addresses of its servers.
+const BELOW_MAX_RRSETS: i64 = 40;
 
 /// A stored receipt: the request it belongs to and its outcome.
 pub(super) type StoredReceipt = (Vec<u8>, serde_json::Value);
@@ -120,14 +123,19 @@ async fn rrsets(
 ) -> Result<(), sqlx::Error> {
     let mut names: HashMap<DomainId, DomainName> = HashMap::new();
     let mut wanted: BTreeSet<(DomainId, OwnerKey)> = BTreeSet::new();
+    let mut cuts: BTreeSet<(DomainId, OwnerKey)> = BTreeSet::new();
     for request in requests {
         if let Command::Domain { name, command } = &request.command
             && let Some(view) = loaded.domains.get_mut(name)
         {
             names.insert(view.state.id, name.clone());
-            for owner in command.owners() {
-                wanted.insert((view.state.id, owner.key()));
-                view.loaded.insert(owner.key());
+            let keys = command.owners().into_iter().map(OwnerName::key);
+            for key in keys.chain(command.above().map(|owner| owner.key())) {
+                wanted.insert((view.state.id, key.clone()));
+                view.loaded.insert(key);
+            }
+            for owner in command.cuts() {
+                cuts.insert((view.state.id, owner.key()));
             }
         }
     }
@@ -141,6 +149,30 @@ async fn rrsets(
         let id = DomainId::from_uuid(row.try_get(0)?);
         if let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) {
             view.rrsets.entry(key).or_default().insert(rrtype, stored);
+        }
+    }
+    below(connection, &cuts, &names, loaded).await
+}
+
+/// Reads a few RRsets below each owner that gets NS records.
+async fn below(
+    connection: &mut PgConnection,
+    cuts: &BTreeSet<(DomainId, OwnerKey)>,
+    names: &HashMap<DomainId, DomainName>,
+    loaded: &mut Loaded,
+) -> Result<(), sqlx::Error> {
+    if cuts.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = cuts.iter().map(|(id, _)| id.as_uuid()).collect();
+    let keys: Vec<&str> = cuts.iter().map(|(_, key)| key.as_str()).collect();
+    let query = sqlx::query_as(sql::BELOW).bind(ids).bind(keys).bind(BELOW_MAX_RRSETS);
+    let found: Vec<(Uuid, String, String, i32)> = query.fetch_all(&mut *connection).await?;
+    for (id, cut, key, rrtype) in found {
+        let view = names.get(&DomainId::from_uuid(id)).and_then(|name| loaded.domains.get_mut(name));
+        let read = (OwnerKey::parse(&cut).ok(), OwnerKey::parse(&key).ok(), u16::try_from(rrtype).ok());
+        if let (Some(view), (Some(cut), Some(key), Some(code))) = (view, read) {
+            view.below.entry(cut).or_default().push((key, RrType::from_code(code)));
         }
     }
     Ok(())

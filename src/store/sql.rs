@@ -38,6 +38,13 @@ pub(super) const RRSETS: &str = "select r.domain_id, r.owner_key, r.type, r.ttl,
      from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
      join desired.rrsets r on r.domain_id = n.domain_id and r.owner_key = n.owner_key";
 
+/// $1 domain ids, $2 owner keys, pairwise; $3 how many below each.
+pub(super) const BELOW: &str = "select n.domain_id, n.owner_key, b.owner_key, b.type \
+     from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) cross join lateral \
+     (select r.owner_key, r.type from desired.rrsets r where r.domain_id = n.domain_id \
+      and r.owner_key > (n.owner_key || ' ') collate \"C\" and r.owner_key < (n.owner_key || '!') collate \"C\" \
+      order by r.owner_key, r.type limit $3) b";
+
 /// $1 callers, $2 keys, pairwise.
 pub(super) const RECEIPTS: &str = "select r.caller, r.key, r.request, r.outcome from unnest($1::uuid[], $2::uuid[]) as n(caller, key) \
      join receipts r on r.caller = n.caller and r.key = n.key and r.at > now() - interval '24 hours'";
@@ -213,6 +220,7 @@ pub(super) const FREE_STREAMS: &str = "select pg_terminate_backend(a.pid) from p
 pub const ALL: &[&str] = &[
     DOMAINS,
     RRSETS,
+    BELOW,
     RECEIPTS,
     HEADS,
     RELATIVES,

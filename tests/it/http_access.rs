@@ -223,6 +223,19 @@ async fn a_process_says_how_it_is() {
     assert_eq!(openapi.json()["openapi"], "3.1.0");
     let request = api.request(Method::GET, "/openapi.json").header("If-None-Match", openapi.header("etag"));
     Answer::of(request.send().await.unwrap()).await.expect(304);
+    for (path, media) in [("/docs", "text/html"), ("/docs/style.css", "text/css")] {
+        let page = bare(path).await.expect(200);
+        assert!(page.header("content-type").starts_with(media), "{page:?}");
+        let policy = page.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
+        assert!(!policy.contains("unsafe") && !policy.contains("script-src"), "{policy}");
+        assert_eq!(
+            (page.header("x-content-type-options"), page.header("x-frame-options")),
+            ("nosniff", "DENY")
+        );
+        let request = api.request(Method::GET, path).header("If-None-Match", page.header("etag"));
+        Answer::of(request.send().await.unwrap()).await.expect(304);
+    }
     api.draining.cancel();
     bare("/readyz").await.expect_problem(503, "unavailable");
     bare("/livez").await.expect(200);

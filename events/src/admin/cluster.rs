@@ -1,6 +1,6 @@
 //! Decisions about DNS clusters and what was observed on them.
 
-use super::decide::{free, named, plain, refuse};
+use super::decide::{free, name_faults, plain, refuse};
 use super::{
     AdminCommand, AdminView, CLUSTERS_MAX_COUNT, ClusterPatch, NAME_MAX_BYTES, NAMESERVERS_COUNT, Observation,
 };
@@ -9,18 +9,24 @@ use crate::event::{Change, ClusterCreated, ClusterSettings, Event, Nothing};
 use crate::ids::{ClusterId, OperationId, Revision};
 use crate::reject::{Fault, Reject};
 
-/// Every fault of how a cluster is to be reached.
-fn faults_of(cluster: &ClusterSettings) -> Vec<Fault> {
+/// Every fault of how a cluster is to be reached, as far as it is said.
+pub fn reach_faults(database_url_file: Option<&str>, dns: Option<&str>, front: Option<&str>) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if !cluster.database_url_file.starts_with('/') {
+    if database_url_file.is_some_and(|path| !path.starts_with('/')) {
         let detail = "the absolute path of a file that holds the database's URL";
         faults.push(Fault::at("/database_url_file", "invalid_path", detail));
     }
-    for (pointer, address) in [("/dns", Some(&cluster.dns)), ("/front", cluster.front.as_ref())] {
+    for (pointer, address) in [("/dns", dns), ("/front", front)] {
         if address.is_some_and(|text| text.parse::<std::net::SocketAddr>().is_err()) {
             faults.push(Fault::at(pointer, "invalid_address", "an address and port, as 192.0.2.1:53"));
         }
     }
+    faults
+}
+
+fn faults_of(cluster: &ClusterSettings) -> Vec<Fault> {
+    let (path, dns) = (Some(cluster.database_url_file.as_str()), Some(cluster.dns.as_str()));
+    let mut faults = reach_faults(path, dns, cluster.front.as_deref());
     if cluster.nameservers.len() > *NAMESERVERS_COUNT.end() {
         faults.push(Fault::at("/nameservers", "nameserver_count", "at most 8 nameservers"));
     }
@@ -38,7 +44,7 @@ pub(super) fn create(
         front: cluster.front.clone(),
         nameservers: cluster.nameservers.clone(),
     });
-    named("/name", &cluster.name, NAME_MAX_BYTES, &mut faults);
+    faults.extend(name_faults(&cluster.name, NAME_MAX_BYTES));
     if view.clusters >= CLUSTERS_MAX_COUNT {
         let detail = format!("at most {CLUSTERS_MAX_COUNT} DNS clusters");
         faults.push(Fault::at("", "too_many_clusters", detail));

@@ -30,11 +30,13 @@ pub(super) fn one(pointer: &str, code: &'static str, detail: impl Into<String>) 
     Reject::Invalid(vec![Fault::at(pointer, code, detail)])
 }
 
-pub(super) fn named(pointer: &str, name: &str, most: usize, faults: &mut Vec<Fault>) {
+/// Every fault of the name of something.
+pub fn name_faults(name: &str, most: usize) -> Vec<Fault> {
     if name.trim().is_empty() || name.len() > most || name.chars().any(char::is_control) {
         let detail = format!("1 to {most} octets without control characters");
-        faults.push(Fault::at(pointer, "invalid_name", detail));
+        return vec![Fault::at("/name", "invalid_name", detail)];
     }
+    Vec::new()
 }
 
 /// Decides one command.
@@ -89,7 +91,7 @@ fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> 
     match command {
         AdminCommand::CreateTenant { name, labels, external_id, .. } => {
             let mut faults = crate::domain::tag_faults(labels, external_id.as_deref());
-            named("/name", name, NAME_MAX_BYTES, &mut faults);
+            faults.extend(name_faults(name, NAME_MAX_BYTES));
             refuse(faults)?;
             free(view, "tenant", name)?;
             let created = TenantCreated {
@@ -122,9 +124,7 @@ fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> 
             if view.revision == Revision::ZERO {
                 return Err(Reject::NotFound("the user".into()));
             }
-            let mut faults = Vec::new();
-            named("/name", name, TOKEN_NAME_MAX_BYTES, &mut faults);
-            refuse(faults)?;
+            refuse(name_faults(name, TOKEN_NAME_MAX_BYTES))?;
             let created = TokenCreated { token: *token, name: name.clone(), expires_at: *expires_at };
             plain(view, command, vec![Event::TokenCreated(created)])
         }

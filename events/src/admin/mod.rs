@@ -7,7 +7,9 @@ mod decide;
 mod operation;
 mod platform;
 
-pub use decide::{decide, permitted};
+pub use cluster::reach_faults;
+pub use decide::{decide, name_faults, permitted};
+pub use platform::reason_faults;
 
 use crate::actor::Resource;
 use crate::dns::DomainName;

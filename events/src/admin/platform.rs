@@ -40,15 +40,22 @@ pub(super) fn identity(
     plain(view, command, vec![Event::DnsIdentityChanged(changed)])
 }
 
+/// Every fault of why deployments are paused.
+pub fn reason_faults(reason: &str) -> Vec<Fault> {
+    if reason.len() > REASON_MAX_BYTES || reason.chars().any(char::is_control) {
+        let detail = format!("at most {REASON_MAX_BYTES} octets, one line");
+        return vec![Fault::at("/reason", "invalid_reason", detail)];
+    }
+    Vec::new()
+}
+
 pub(super) fn pause(
     view: &AdminView,
     command: &AdminCommand,
     scope: &PauseScope,
     reason: &str,
 ) -> Result<Decided, Reject> {
-    if reason.len() > REASON_MAX_BYTES || reason.chars().any(char::is_control) {
-        return Err(one("/reason", "invalid_reason", format!("at most {REASON_MAX_BYTES} octets, one line")));
-    }
+    refuse(reason_faults(reason))?;
     if !view.scope_exists {
         return Err(one("/id", "not_found", "there is no such target or domain"));
     }

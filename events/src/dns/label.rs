@@ -56,6 +56,21 @@ pub(crate) fn to_ascii(text: &str) -> Result<String, DnsFault> {
         })
 }
 
+/// Refuses `xn--` labels that do not decode, or decode to what would be spelled otherwise: they are the A-labels of
+/// nothing (RFC 5890, 2.3.2.1). Labels in presentation format.
+pub(crate) fn check_a_labels<'l>(labels: impl Iterator<Item = &'l str>) -> Result<(), DnsFault> {
+    for label in labels.filter(|label| label.starts_with("xn--")) {
+        if to_ascii(label).is_ok_and(|ascii| ascii == label) {
+            continue;
+        }
+        return Err(DnsFault::name(format!(
+            "{} begins with `xn--` and is the A-label of nothing: write the name in its own script, or its right `xn--` form",
+            shown(label)
+        )));
+    }
+    Ok(())
+}
+
 /// One label under construction.
 #[derive(Default)]
 struct Draft {

@@ -124,6 +124,11 @@ impl OwnerName {
         self.0 == "*" || self.0.starts_with("*.")
     }
 
+    /// Whether every `xn--` label is the A-label of something: asked of an owner that gets records.
+    pub fn check_a_labels(&self) -> Result<(), DnsFault> {
+        label::check_a_labels(self.labels())
+    }
+
     /// The labels in presentation format, leftmost first; none at the apex.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.is_apex() { "" } else { self.as_str() };
@@ -282,6 +287,35 @@ mod tests {
             assert_eq!(owner.as_str(), text, "{input}");
             assert_eq!(OwnerName::from_canonical(text), Ok(owner.clone()), "{input}");
             assert_eq!(OwnerName::from_key(owner.key().as_str()), Ok(owner), "{input}");
+        }
+    }
+
+    #[test]
+    fn what_is_the_a_label_of_nothing_can_be_read_but_not_made() {
+        for input in
+            super::super::name::A_LABELS_OF_NOTHING.into_iter().chain(["xn--\\255", "xn--a\\.b", "xn--a/b"])
+        {
+            for input in [input.to_owned(), format!("*.{input}"), format!("_sip.{input}.a")] {
+                let owner = owner(&input);
+                assert_eq!(owner.check_a_labels().unwrap_err().code, FaultCode::InvalidName, "{input}");
+                assert_eq!(OwnerName::from_canonical(owner.as_str()), Ok(owner.clone()), "{input}");
+                assert_eq!(OwnerName::from_key(owner.key().as_str()), Ok(owner), "{input}");
+            }
+        }
+        for (input, text) in [
+            ("xn--bcher-kva", "xn--bcher-kva"),
+            ("bücher", "xn--bcher-kva"),
+            // Confusables are names of their own, and their A-labels show it.
+            ("p\u{430}ypal", "xn--pypal-4ve"),
+            ("\u{430}\u{440}\u{440}\u{4cf}\u{435}", "xn--80ak6aa92e"),
+            ("_xn--a", "_xn--a"),
+            ("_dmarc.xn--bcher-kva", "_dmarc.xn--bcher-kva"),
+            ("ab--cd", "ab--cd"),
+            ("*", "*"),
+            ("@", "@"),
+        ] {
+            let owner = owner(input);
+            assert_eq!((owner.check_a_labels(), owner.as_str()), (Ok(()), text), "{input}");
         }
     }
 

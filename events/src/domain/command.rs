@@ -129,6 +129,29 @@ impl DomainCommand {
     }
 }
 
+/// What a change says of zone cuts needs more than the owners it touches.
+impl DomainCommand {
+    /// The owners above those that get records, the apex left out: a zone cut at one of them hides the records.
+    pub fn above(&self) -> impl Iterator<Item = OwnerName> {
+        self.gets_records().flat_map(|(owner, _)| owner.ancestors())
+    }
+
+    /// The owners that get NS records: they hide what is below them.
+    pub fn cuts(&self) -> impl Iterator<Item = &OwnerName> {
+        self.gets_records().filter(|(_, rrtype)| *rrtype == RrType::NS).map(|(owner, _)| owner)
+    }
+
+    fn gets_records(&self) -> impl Iterator<Item = (&OwnerName, RrType)> {
+        let (one, many) = match self {
+            Self::PutRrset(rrset) => (Some((rrset.owner(), rrset.rr_type())), [].as_slice()),
+            Self::ChangeRrsets(changes) => (None, changes.as_slice()),
+            _ => (None, [].as_slice()),
+        };
+        let gets = |change: &&RrsetChange| matches!(change, RrsetChange::Put(_) | RrsetChange::Add { .. });
+        one.into_iter().chain(many.iter().filter(gets).map(|change| (change.owner(), change.rrtype())))
+    }
+}
+
 /// `If-Match` and `If-None-Match` of a mutation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Precondition {

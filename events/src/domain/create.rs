@@ -11,7 +11,7 @@ use crate::ids::{Revision, StreamRef};
 use crate::reject::{Fault, Reject};
 
 /// Every fault of labels and an external id.
-pub(crate) fn tag_faults(labels: &Labels, external_id: Option<&str>) -> Vec<Fault> {
+pub fn tag_faults(labels: &Labels, external_id: Option<&str>) -> Vec<Fault> {
     let mut faults = Vec::new();
     if labels.len() > LABELS_MAX_COUNT {
         faults.push(Fault::at("/labels", "too_many_labels", format!("at most {LABELS_MAX_COUNT} labels")));
@@ -70,9 +70,8 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
         return Err(Reject::Forbidden("only an administrator may set force_active".into()));
     }
     let mut faults = tag_faults(&command.labels, command.external_id.as_deref());
-    if !context.caller.admin
-        && let Err(fault) = command.name.tenant_allowed()
-    {
+    let allowed = if context.caller.admin { Ok(()) } else { command.name.tenant_allowed() };
+    if let Err(fault) = command.name.check_a_labels().and(allowed) {
         faults.push(Fault::at("/name", fault.code.as_str(), fault.detail));
     }
     if view.tenant_domains >= context.limits.domains_per_tenant {

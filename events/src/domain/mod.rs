@@ -3,13 +3,13 @@
 
 mod command;
 mod create;
+mod cuts;
 mod decide;
 mod rrsets;
 mod state;
 
 pub use command::{CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
-pub use create::create;
-pub(crate) use create::tag_faults;
+pub use create::{create, tag_faults};
 pub use decide::{Context, Decided, Decision, Limits, decide, diff};
 pub use state::{DomainState, DomainView, NameView, RrsetId, StoredRrset, name_key, soa_serial};
 

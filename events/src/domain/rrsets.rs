@@ -4,7 +4,7 @@
 use super::command::RrsetChange;
 use super::decide::{Context, Decided, change_fault, decided};
 use super::state::DomainView;
-use super::{BATCH_MAX_CHANGES, MASS_DELETE_FLOOR_RRSETS};
+use super::{BATCH_MAX_CHANGES, MASS_DELETE_FLOOR_RRSETS, cuts};
 use crate::dns::{DnsFault, DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrSetBody, RrType, Ttl};
 use crate::event::{Event, RrsetDeleted, RrsetReplaced};
 use crate::reject::{Fault, Guard, Reject};
@@ -19,7 +19,7 @@ pub(super) enum Origin {
 
 /// The RRsets that a command touches, as they will be, each with the index of
 /// the last change that touched it.
-type Touched = BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>, usize)>;
+pub(super) type Touched = BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>, usize)>;
 
 /// TTL of an RRset that `add` makes without naming one.
 const DEFAULT_TTL_SECONDS: i64 = 3_600;
@@ -41,6 +41,7 @@ pub(super) fn change(
     let mut faults = Vec::new();
     let touched = apply(view, changes, origin, context, &mut faults);
     owner_rules(view, &touched, origin, &mut faults);
+    a_labels(changes, origin, &mut faults);
     let sums = Sums::of(view, &touched);
     if sums.records_after > context.limits.records_per_domain && sums.records_after > view.state.records {
         faults.push(Fault::at(
@@ -68,12 +69,14 @@ pub(super) fn change(
             guards,
         });
     }
+    let warnings = cuts::warnings(view, &touched);
     let events = events(view, touched, &guards);
     if events.is_empty() {
         return Ok(Decided::Unchanged { revision: view.state.revision });
     }
     let mut decision = decided(view, events, view.state.status.is_served(), context);
     decision.guards = guards;
+    decision.warnings = warnings;
     Ok(Decided::Changed(decision))
 }
 
@@ -148,6 +151,16 @@ fn next(
             let Some(mut body) = now else { return Ok(None) };
             body.records.retain(|text| !records.iter().any(|rdata| rdata.as_text() == text));
             Ok((!body.records.is_empty()).then_some(body))
+        }
+    }
+}
+
+/// What gets records has a name that means something; what is there already can be taken away whatever its name is.
+fn a_labels(changes: &[RrsetChange], origin: Origin, faults: &mut Vec<Fault>) {
+    for (index, change) in changes.iter().enumerate() {
+        let is_new = matches!(change, RrsetChange::Put(_) | RrsetChange::Add { .. });
+        if let (true, Err(fault)) = (is_new, change.owner().check_a_labels()) {
+            faults.push(change_fault(origin, index, fault.code.as_str(), fault.detail));
         }
     }
 }

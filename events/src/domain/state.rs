@@ -86,6 +86,8 @@ pub struct DomainView {
     pub state: DomainState,
     /// By owner key, then type: complete for every key in `loaded`.
     pub rrsets: BTreeMap<OwnerKey, BTreeMap<RrType, StoredRrset>>,
+    /// A few RRsets below each owner that gets NS records, in their order.
+    pub below: BTreeMap<OwnerKey, Vec<(OwnerKey, RrType)>>,
     /// The owners that were read.
     pub loaded: BTreeSet<OwnerKey>,
 }
@@ -93,7 +95,7 @@ pub struct DomainView {
 impl DomainView {
     /// A view in which no owner has been read yet.
     pub fn bare(state: DomainState) -> Self {
-        Self { state, rrsets: BTreeMap::new(), loaded: BTreeSet::new() }
+        Self { state, rrsets: BTreeMap::new(), below: BTreeMap::new(), loaded: BTreeSet::new() }
     }
 
     /// The RRset, if it exists.
@@ -146,12 +148,21 @@ impl DomainView {
                 state.records +=
                     count(&put.after.records) - put.before.as_ref().map_or(0, |b| count(&b.records));
                 let stored = StoredRrset { body: put.after.clone(), changed: revision };
-                self.rrsets.entry(put.name.key()).or_default().insert(put.rrtype, stored);
+                let key = put.name.key();
+                if put.before.is_none() {
+                    let above = self.below.iter_mut().filter(|(above, _)| key.is_below(above));
+                    above.for_each(|(_, known)| known.push((key.clone(), put.rrtype)));
+                }
+                self.rrsets.entry(key).or_default().insert(put.rrtype, stored);
             }
             Event::RrsetDeleted(deleted) => {
                 state.rrsets -= 1;
                 state.records -= count(&deleted.before.records);
-                if let Some(types) = self.rrsets.get_mut(&deleted.name.key()) {
+                let key = deleted.name.key();
+                for known in self.below.values_mut() {
+                    known.retain(|(name, rrtype)| (name, *rrtype) != (&key, deleted.rrtype));
+                }
+                if let Some(types) = self.rrsets.get_mut(&key) {
                     types.remove(&deleted.rrtype);
                 }
             }

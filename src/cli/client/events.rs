@@ -128,7 +128,9 @@ pub(super) fn event_line(event: &Value) -> String {
 enum Ended {
     /// All that was asked for has been shown.
     Enough,
-    /// The server closed it or it broke.
+    /// The server ended it in order: it has lived its time, or the process stops. Another connection goes on.
+    Closed,
+    /// It broke.
     Lost(anyhow::Error),
 }
 
@@ -166,13 +168,18 @@ impl Follower<'_> {
         loop {
             let (error, wait) = match self.console.api.open_once(&self.call()?).await {
                 Ok(stream) => {
-                    if was_connected {
+                    if failures > 0 && was_connected {
                         talk("connected again");
                     }
                     was_connected = true;
                     let (before, first_left) = (self.last_id.clone(), self.left);
                     match self.read(stream).await? {
                         Ended::Enough => return Ok(()),
+                        Ended::Closed => {
+                            failures = 0;
+                            tokio::time::sleep(self.backoff(1)).await;
+                            continue;
+                        }
                         Ended::Lost(error) => {
                             if self.last_id != before || self.left != first_left {
                                 failures = 0;
@@ -216,13 +223,19 @@ impl Follower<'_> {
             bail!("the API answered with {} in place of a stream: check the URL", safe(stream.media_type()));
         }
         let mut parser = SseParser::default();
+        let mut heard = false;
         loop {
             let chunk = match stream.chunk().await {
                 Ok(Some(chunk)) => chunk,
+                Ok(None) if heard => return Ok(Ended::Closed),
                 Ok(None) => return Ok(Ended::Lost(anyhow::anyhow!("the API closed the stream"))),
                 Err(error) => return Ok(Ended::Lost(error)),
             };
             for event in parser.feed(&chunk) {
+                heard = true;
+                if event.event == "bye" && is_stop(&event) {
+                    return Ok(Ended::Closed);
+                }
                 let is_counted = self.show(&event)?;
                 self.last_id.clone_from(&event.id);
                 if is_counted {
@@ -238,6 +251,7 @@ impl Follower<'_> {
             // A block that fires nothing moves on too, or a filter that matches nothing would begin anew.
             if !parser.last_event_id().is_empty() {
                 parser.last_event_id().clone_into(&mut self.last_id);
+                heard = true;
             }
             if let Some(pause) = parser.retry() {
                 self.pause = pause.max(Duration::from_millis(1));
@@ -273,6 +287,12 @@ impl Follower<'_> {
         }
         Ok(true)
     }
+}
+
+/// Whether the server says goodbye because its process stops: another one takes over, or the same starts again.
+fn is_stop(bye: &SseEvent) -> bool {
+    let body: Value = serde_json::from_str(&bye.data).unwrap_or_default();
+    body.get("reason").and_then(Value::as_str) == Some("stopping")
 }
 
 /// Whether to come back after this, and when the server says so; else it is the end.

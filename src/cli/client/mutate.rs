@@ -36,6 +36,9 @@ pub struct Change {
     /// Only if it is still at this revision; else exit 3
     #[arg(long, value_name = "REVISION", help_heading = "Change")]
     pub if_match: Option<String>,
+    /// Only if it does not exist yet; else exit 3
+    #[arg(long, conflicts_with = "if_match", help_heading = "Change")]
+    pub if_absent: bool,
     /// Allows what a guard refuses (such as empties_zone, mass_delete); may be repeated
     #[arg(long, value_name = "GUARD", help_heading = "Change")]
     pub allow: Vec<String>,
@@ -76,6 +79,9 @@ impl Change {
         let mut call = self.common.apply(call)?.each("allow", &self.allow);
         if let Some(revision) = &self.if_match {
             call = call.header("if-match", &entity_tag(revision)?)?;
+        }
+        if self.if_absent {
+            call = call.header("if-none-match", "*")?;
         }
         Ok(call)
     }
@@ -210,6 +216,9 @@ fn show_plan(plan: &Value) -> Result<()> {
     let revision = cell(plan.get("if_match"));
     if !revision.is_empty() {
         talk(format_args!("to do exactly this: the same with --if-match {revision} in place of --dry-run"));
+    }
+    if plan.get("if_none_match").is_some_and(Value::is_string) {
+        talk("to do exactly this: the same with --if-absent in place of --dry-run");
     }
     Ok(())
 }

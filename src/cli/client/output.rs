@@ -62,12 +62,42 @@ pub fn cell(value: Option<&Value>) -> String {
             let lines: Vec<String> = values.iter().map(|value| cell(Some(value))).collect();
             lines.join("\n")
         }
-        Some(Value::Object(fields)) => {
-            let pairs: Vec<String> =
-                fields.iter().map(|(key, value)| format!("{}={}", safe(key), cell(Some(value)))).collect();
+        Some(fields @ Value::Object(_)) => {
+            let mut pairs = Vec::new();
+            collect("", fields, &mut pairs);
             pairs.join(" ")
         }
         Some(number) => number.to_string(),
+    }
+}
+
+/// What stands in an object, one `key=value` for each value: the keys of objects within it joined by a dot, the values
+/// of a list by a comma. What is null is left out.
+fn collect(key: &str, value: &Value, pairs: &mut Vec<String>) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let name = safe(name);
+                let key = if key.is_empty() { name } else { format!("{key}.{name}") };
+                collect(&key, field, pairs);
+            }
+        }
+        Value::Array(values) => {
+            let words: Vec<String> = values.iter().map(word).collect();
+            pairs.push(format!("{key}={}", words.join(",")));
+        }
+        scalar => pairs.push(format!("{key}={}", word(scalar))),
+    }
+}
+
+/// A value within others: what holds a space stands in quotes, an object in brackets.
+fn word(value: &Value) -> String {
+    let text = cell(Some(value)).replace('\n', ",");
+    match value {
+        Value::Object(_) => format!("({text})"),
+        Value::String(_) if text.contains(' ') && !text.starts_with('"') => format!("\"{text}\""),
+        _ => text,
     }
 }
 
@@ -195,6 +225,33 @@ mod tests {
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         assert_eq!(lines, ["NAME  RECORDS", "www   192.0.2.1", "      192.0.2.2", "@"]);
         assert_eq!(table(&[("NAME", "/name")], &[]), "");
+    }
+
+    #[test]
+    fn no_cell_holds_json() {
+        for (value, text) in [
+            (
+                json!({"ttl": 300, "records": ["192.0.2.1", "192.0.2.2"], "comment": null}),
+                "records=192.0.2.1,192.0.2.2 ttl=300",
+            ),
+            (
+                json!({"records": ["\"v=spf1 -all\""], "comment": "no mail"}),
+                "comment=\"no mail\" records=\"v=spf1 -all\"",
+            ),
+            (json!({"actor": {"kind": "user", "id": "x", "token": null}}), "actor.id=x actor.kind=user"),
+            (
+                json!({"partial": [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]}),
+                "partial=(id=1 name=a),(id=2 name=b)",
+            ),
+            (json!([{"id": "1"}, {"id": "2"}]), "id=1\nid=2"),
+            (json!([["a", "b"], ["c"]]), "a\nb\nc"),
+            (json!({"evil\u{1b}": ["\u{1b}[2J"]}), "evil\\u{1b}=\\u{1b}[2J"),
+            (json!({}), ""),
+        ] {
+            let told = cell(Some(&value));
+            assert_eq!(told, text);
+            assert!(!told.contains(['{', '[']) || told.contains("\\u{1b}"), "{told}");
+        }
     }
 
     #[test]

@@ -31,6 +31,36 @@ configuration (`--config`, `HEADWATER_CONFIG`, `./.headwater/headwater.toml`, `/
 Every mutation carries an `Idempotency-Key`, so what is repeated after a lost connection happens once.
 ";
 
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  failed
+  2  wrong usage
+  3  refused or different: a conflict, a guard, a stale --if-match, an operation that failed, a difference found";
+
+/// The whole command line, with examples at every noun too: one of each of its verbs.
+pub fn with_examples(root: Command) -> Command {
+    let root = root.mut_subcommands(nouns_with_examples);
+    root.after_help(format!(
+        "Examples:\n  headwater demo\n  headwater domain create example.com --active --wait\n  headwater rrset set \
+         example.com www A 192.0.2.1 --wait\n  headwater events tail --after 0\n  headwater help rrset set\n\n{EXIT_CODES}"
+    ))
+}
+
+fn nouns_with_examples(command: Command) -> Command {
+    let examples: Vec<String> = command.get_subcommands().filter_map(first_example).collect();
+    if examples.is_empty() || command.get_after_help().is_some() {
+        return command;
+    }
+    let command = command.mut_subcommands(nouns_with_examples);
+    command.after_help(format!("Examples:\n{}\n\nMore with each verb: --help", examples.join("\n")))
+}
+
+/// The first line of a verb's examples.
+fn first_example(verb: &Command) -> Option<String> {
+    let help = verb.get_after_help()?.to_string();
+    help.lines().find(|line| line.starts_with("  headwater ")).map(str::to_owned)
+}
+
 /// Prints the completions of a shell.
 pub fn completions(shell: Shell, mut root: Command) -> Result<()> {
     let mut script = Vec::new();
@@ -156,6 +186,28 @@ mod tests {
                 assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.err().unwrap());
             }
         }
+    }
+
+    fn all(command: &Command, found: &mut Vec<Command>) {
+        found.push(command.clone());
+        command.get_subcommands().filter(|child| is_shown(child)).for_each(|child| all(child, found));
+    }
+
+    #[test]
+    fn the_help_of_every_noun_and_verb_has_examples() {
+        let mut root = with_examples(Cli::command());
+        root.build();
+        let mut commands = Vec::new();
+        all(&root, &mut commands);
+        for mut command in commands {
+            let name = command.get_bin_name().unwrap_or_default().to_owned();
+            for help in [command.render_help().to_string(), command.render_long_help().to_string()] {
+                let examples = help.split_once("Examples:\n").map(|(_, examples)| examples.to_owned());
+                let first = examples.as_deref().and_then(|examples| examples.lines().next());
+                assert!(first.is_some_and(|line| line.contains("headwater ")), "{name}: {help}");
+            }
+        }
+        assert!(root.render_help().to_string().contains("Exit codes:"));
     }
 
     /// Splits as a shell does, as far as the examples need it.

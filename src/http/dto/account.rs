@@ -1,5 +1,7 @@
 //! Bodies of tenants, users and tokens.
 
+use headwater_events::admin::{NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, name_faults};
+use headwater_events::domain::tag_faults;
 use headwater_events::event::Labels;
 use headwater_events::ids::{TenantId, UserId};
 use headwater_events::time::Timestamp;
@@ -31,6 +33,12 @@ impl FromBody for NewTenant {
         let name = fields.required_text("name");
         let labels = labels(fields);
         let external_id = fields.text("external_id");
+        fields.also(|| {
+            let named = name.as_ref().map(|name| name_faults(name, NAME_MAX_BYTES));
+            let mut faults = tag_faults(&labels, external_id.as_deref());
+            faults.extend(named.into_iter().flatten());
+            faults
+        });
         Some(Self { name: name?, labels, external_id })
     }
 }
@@ -176,6 +184,7 @@ impl FromBody for NewToken {
                 fields.fault(key, "unsupported", format!("tokens cannot be restricted by {key} yet"));
             }
         }
+        fields.also(|| name.as_ref().map(|name| name_faults(name, TOKEN_NAME_MAX_BYTES)).unwrap_or_default());
         Some(Self { name: name?, expires_at })
     }
 }

@@ -1,6 +1,6 @@
 //! Bodies of DNS clusters.
 
-use headwater_events::admin::ClusterPatch;
+use headwater_events::admin::{ClusterPatch, NAME_MAX_BYTES, name_faults, reach_faults};
 use headwater_events::dns::DomainName;
 use headwater_events::event::ClusterCreated;
 use headwater_events::time::Timestamp;
@@ -39,6 +39,12 @@ impl FromBody for ClusterCreated {
         let front = fields.text("front");
         let nameservers = nameservers(fields);
         let enabled = fields.flag("enabled");
+        fields.also(|| {
+            let named = name.as_ref().map(|name| name_faults(name, NAME_MAX_BYTES));
+            let mut faults = reach_faults(database_url_file.as_deref(), dns.as_deref(), front.as_deref());
+            faults.extend(named.into_iter().flatten());
+            faults
+        });
         Some(Self {
             name: name?,
             database_url_file: database_url_file?,
@@ -78,14 +84,19 @@ impl FromBody for ClusterPatch {
             }
         };
         let nameservers = fields.has("nameservers").then(|| nameservers(fields));
+        fields.also(|| {
+            let front = front.as_ref().and_then(Option::as_deref);
+            reach_faults(database_url_file.as_deref(), dns.as_deref(), front)
+        });
         Some(Self { database_url_file, dns, front, nameservers })
     }
 }
 
 fn nameservers(fields: &mut Fields) -> Vec<DomainName> {
     let mut nameservers = Vec::new();
-    for (index, text) in fields.texts("nameservers").unwrap_or_default().iter().enumerate() {
-        match DomainName::parse(text) {
+    let texts = fields.texts("nameservers").unwrap_or_default();
+    for (index, text) in texts.iter().enumerate().filter_map(|(index, text)| Some((index, text.as_ref()?))) {
+        match DomainName::parse(text).and_then(|name| name.check_a_labels().map(|()| name)) {
             Ok(name) => nameservers.push(name),
             Err(fault) => fields.fault(&format!("nameservers/{index}"), fault.code.as_str(), fault.detail),
         }

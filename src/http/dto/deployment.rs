@@ -1,5 +1,6 @@
 //! Bodies of deployments.
 
+use headwater_events::admin::reason_faults;
 use headwater_events::dns::DomainName;
 use headwater_events::event::PauseScope;
 use headwater_events::time::Timestamp;
@@ -92,8 +93,18 @@ impl From<StoredDeployment> for Deployment {
     }
 }
 
+/// The answer to a decision about a deployment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Decided {
+    /// Whether there was something to decide: the target held what this log does not know.
+    pub changed: bool,
+    /// Which deployment.
+    pub deployment: String,
+}
+
 /// What to pause or resume.
 #[derive(Debug, ToSchema)]
+#[schema(example = json!({"scope": "domain", "id": "example.com", "reason": "moving"}))]
 pub struct Pause {
     /// `all`, `target` (its id in `id`) or `domain` (its name in `id`).
     #[schema(value_type = String, example = "domain")]
@@ -110,26 +121,29 @@ impl FromBody for Pause {
     fn read(fields: &mut Fields) -> Option<Self> {
         let kind = fields.required_text("scope");
         let reason = fields.text("reason").unwrap_or_default();
-        let scope = match kind?.as_str() {
-            "all" => Some(PauseScope::All),
-            kind @ ("target" | "domain") => {
-                if !fields.has("id") {
-                    fields.missing("id");
-                }
-                if kind == "target" {
-                    fields.id("id").map(PauseScope::Target)
-                } else {
-                    let name = |text: &str| {
-                        DomainName::parse(text).map_err(|fault| (fault.code.as_str(), fault.detail))
-                    };
-                    fields.parsed("id", name).map(PauseScope::Domain)
-                }
+        let scope = match kind.as_deref() {
+            // An id is left over, and so refused by name.
+            Some("all") => Some(PauseScope::All),
+            Some("target" | "domain") if !fields.has("id") => {
+                fields.missing("id");
+                None
             }
-            _ => {
-                fields.fault("scope", "invalid_scope", "scope is all, target or domain");
+            Some("target") => fields.id("id").map(PauseScope::Target),
+            Some("domain") => {
+                let name =
+                    |text: &str| DomainName::parse(text).map_err(|fault| (fault.code.as_str(), fault.detail));
+                fields.parsed("id", name).map(PauseScope::Domain)
+            }
+            other => {
+                if other.is_some() {
+                    fields.fault("scope", "invalid_scope", "scope is all, target or domain");
+                }
+                // What it would name is unknown; that it is a text is not.
+                let _unjudged = fields.text("id");
                 None
             }
         };
+        fields.also(|| reason_faults(&reason));
         Some(Self { scope: scope?, id: None, reason })
     }
 }

@@ -1,7 +1,7 @@
 //! Bodies of domains.
 
 use headwater_events::dns::DomainName;
-use headwater_events::domain::{DomainPatch, DomainState};
+use headwater_events::domain::{DomainPatch, DomainState, LabelsPatch, tag_faults};
 use headwater_events::event::Labels;
 use headwater_events::ids::TenantId;
 use headwater_events::time::Timestamp;
@@ -39,12 +39,14 @@ impl FromBody for NewDomain {
             fields.missing("name");
         }
         let name = fields.parsed("name", |text| {
-            DomainName::parse(text).map_err(|fault| (fault.code.as_str(), fault.detail))
+            let name = DomainName::parse(text).and_then(|name| name.check_a_labels().map(|()| name));
+            name.map_err(|fault| (fault.code.as_str(), fault.detail))
         });
         let tenant = fields.id("tenant");
         let force_active = fields.flag("force_active");
         let labels = labels(fields);
         let external_id = fields.text("external_id");
+        fields.also(|| tag_faults(&labels, external_id.as_deref()));
         Some(Self { name: name?, tenant, force_active, labels, external_id })
     }
 }
@@ -80,6 +82,13 @@ impl FromBody for DomainPatch {
             }
             floor
         });
+        let set = match &labels {
+            Some(LabelsPatch::Merge(entries)) => {
+                entries.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect()
+            }
+            _ => Labels::new(),
+        };
+        fields.also(|| tag_faults(&set, external_id.as_ref().and_then(Option::as_deref)));
         Some(Self { labels, external_id, serial_floor })
     }
 }

@@ -1,6 +1,6 @@
 //! The shapes of the history: events, the audit trail, operations and their timelines. The answers are written
-//! elsewhere (an event's data is passed through as it was hashed); this is their description, and a test holds both
-//! together.
+//! elsewhere (an event's data is passed through as it was hashed); this is their description, and tests hold real answers
+//! of each against it (`tests/it/http_schema.rs`).
 #![allow(dead_code)] // a description is read by nobody at run time
 
 use serde::Serialize;
@@ -250,6 +250,10 @@ pub struct DryRun {
     guards: Vec<String>,
     /// Names of the targets concerned.
     targets: Vec<String>,
-    /// The entity tag with which exactly this is applied.
+    /// The entity tag with which, as `If-Match`, exactly this is applied or refused (412); null where there is none.
+    #[schema(required, example = "\"7\"")]
     if_match: Option<String>,
+    /// `*` where what would be made does not exist yet: as `If-None-Match`, exactly this is applied or refused (412).
+    #[schema(required)]
+    if_none_match: Option<String>,
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::body::Fields;
+use super::body::{Fields, token};
 
 /// Who did something.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -53,6 +53,9 @@ pub struct Receipt {
     pub revision: i64,
     /// What carries it out; null where no runtime is affected.
     pub operation: Option<OperationRef>,
+    /// What the caller may want to know, such as a record that a zone cut hides; left out when there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warnings: Option<Vec<String>>,
 }
 
 /// An operation, as a receipt names it.
@@ -141,8 +144,7 @@ fn pairs(fields: &mut Fields) -> serde_json::Map<String, Value> {
 }
 
 fn wrong_label(fields: &mut Fields, key: &str) {
-    let pointer = key.replace('~', "~0").replace('/', "~1");
-    fields.fault(&format!("labels/{pointer}"), "invalid_type", "a label's value must be a text");
+    fields.fault(&format!("labels/{}", token(key)), "invalid_type", "a label's value must be a text");
 }
 
 /// Faults of a value of the DNS, with their places below `base`.

@@ -1,6 +1,8 @@
 //! Bodies of RRsets.
 
-use headwater_events::dns::{DomainName, FaultPlace, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl};
+use headwater_events::dns::{
+    DnsFault, DomainName, FaultPlace, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl,
+};
 use headwater_events::domain::{BATCH_MAX_CHANGES, RrsetChange};
 use headwater_events::reject::Fault;
 use headwater_events::time::Timestamp;
@@ -10,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::{Actor, dns_faults};
 use crate::http::Problem;
-use crate::http::body::{Fields, FromBody};
+use crate::http::body::{self, Fields, FromBody};
 use crate::http::path::RrsetPath;
 use crate::query::rrsets::ShownRrset;
 
@@ -25,7 +27,7 @@ pub struct PutRrset {
     ttl: Option<i64>,
     /// Record values in presentation format.
     #[schema(value_type = Vec<String>, example = json!(["192.0.2.1"]))]
-    records: Option<Vec<String>>,
+    records: Option<Vec<Option<String>>>,
     /// A comment for people.
     comment: Option<String>,
     /// What is wrong already; told with what the DNS says of the rest.
@@ -50,53 +52,68 @@ impl PutRrset {
     /// The whole RRset.
     ///
     /// # Errors
-    /// 422 with every fault of the path, or of the body.
+    /// 422 with every fault of the path and of the body.
     pub fn parse(self, at: &RrsetPath) -> Result<RrSet, Problem> {
-        let (owner, rrtype) = at.read().map_err(|faults| {
-            Problem::invalid(faults.into_iter().chain(self.faults.iter().cloned()).collect())
-        })?;
-        let input = Sent { ttl: self.ttl, records: self.records, comment: self.comment };
-        input.parse("", self.faults, owner, rrtype, &at.domain).map_err(Problem::invalid)
+        let (owner, rrtype) = at.parts();
+        let owner = owner.and_then(|owner| owner.check_a_labels().map(|()| owner)).map_err(|f| fault("", f));
+        let rrtype = rrtype.map_err(|f| fault("", f));
+        let sent = Sent { ttl: self.ttl, records: self.records, comment: self.comment };
+        let mut faults = self.faults;
+        let read = sent.read("", rrtype.as_ref().ok().copied(), &at.domain, &mut faults);
+        match (owner, rrtype, read) {
+            (Ok(owner), Ok(rrtype), Some(input)) if faults.is_empty() => {
+                let rrset = RrSet::new(owner, rrtype, &input, &at.domain);
+                rrset.map_err(|faults| body::refused(dns_faults("", faults)))
+            }
+            (owner, rrtype, _) => {
+                Err(body::refused(owner.err().into_iter().chain(rrtype.err()).chain(faults).collect()))
+            }
+        }
     }
 }
 
-/// The parts of an RRset that could be read.
+/// The parts of an RRset that could be read; what could not was told.
 struct Sent {
     ttl: Option<i64>,
-    records: Option<Vec<String>>,
+    records: Option<Vec<Option<String>>>,
     comment: Option<String>,
 }
 
 impl Sent {
-    /// Reads the rest although something is wrong already, so that every fault is told at once.
-    fn parse(
+    /// Notes what the DNS says of each part although others are wrong, and gives the whole if there is one.
+    fn read(
         self,
         base: &str,
-        mut faults: Vec<Fault>,
-        owner: OwnerName,
-        rrtype: RrType,
+        rrtype: Option<RrType>,
         zone: &DomainName,
-    ) -> Result<RrSet, Vec<Fault>> {
-        // What was not read is not judged a second time.
-        let told = faults.iter().any(|fault| fault.pointer.starts_with(&format!("{base}/records")));
-        let input = RrSetInput {
-            ttl: self.ttl.unwrap_or_default(),
-            records: self.records.unwrap_or_default(),
-            comment: self.comment,
-        };
-        match RrSet::new(owner, rrtype, &input, zone) {
-            Ok(rrset) if faults.is_empty() => Ok(rrset),
-            Ok(_) => Err(faults),
-            Err(found) => {
-                let is_new = |place: FaultPlace| {
-                    !(told && matches!(place, FaultPlace::Record(_) | FaultPlace::Records))
-                };
-                let found = found.into_iter().filter(|fault| is_new(fault.place)).collect();
-                faults.extend(dns_faults(base, found));
-                Err(faults)
+        faults: &mut Vec<Fault>,
+    ) -> Option<RrSetInput> {
+        let Self { ttl, records, comment } = self;
+        let is_read: Option<Vec<bool>> =
+            records.as_ref().map(|all| all.iter().map(Option::is_some).collect());
+        let is_whole = is_read.as_ref().is_some_and(|read| read.iter().all(|one| *one));
+        let records = records.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect();
+        let input = RrSetInput { ttl: ttl.unwrap_or_default(), records, comment };
+        // What was not read is not judged a second time; of no type, or of one that is refused, no value is right.
+        let writable = rrtype.filter(|rrtype| rrtype.writable().is_ok());
+        let is_judged = |place: FaultPlace| match place {
+            FaultPlace::Record(index) => {
+                writable.is_some() && is_read.as_ref().and_then(|read| read.get(index)) == Some(&true)
             }
-        }
+            FaultPlace::Records => writable.is_some() && is_whole,
+            FaultPlace::Ttl => ttl.is_some(),
+            FaultPlace::Whole | FaultPlace::Comment => true,
+        };
+        let judged = RrSet::new(OwnerName::apex(), writable.unwrap_or(RrType::TXT), &input, zone);
+        let mut found = judged.err().unwrap_or_default();
+        found.retain(|fault| is_judged(fault.place));
+        faults.extend(dns_faults(base, found));
+        (ttl.is_some() && is_whole).then_some(input)
     }
+}
+
+fn fault(pointer: &str, fault: DnsFault) -> Fault {
+    Fault::at(pointer, fault.code.as_str(), fault.detail)
 }
 
 /// What a change of a batch does.
@@ -113,8 +130,9 @@ pub enum ChangeOp {
     Remove,
 }
 
-/// One change of a batch, as it was sent.
+/// One change of a batch.
 #[derive(Debug, ToSchema)]
+#[allow(dead_code)] // the schema; what is read is `ReadChange`
 pub struct BatchChange {
     /// What to do.
     op: ChangeOp,
@@ -132,12 +150,27 @@ pub struct BatchChange {
     comment: Option<String>,
 }
 
+/// The parts of a change that could be read.
+#[derive(Debug)]
+struct ReadChange {
+    op: Option<ChangeOp>,
+    name: Option<String>,
+    rrtype: Option<String>,
+    ttl: Option<i64>,
+    records: Option<Vec<Option<String>>>,
+    comment: Option<String>,
+    faults: Vec<Fault>,
+}
+
 /// Changes that happen together or not at all.
 #[derive(Debug, ToSchema)]
+#[schema(example = json!({"changes": [
+    {"op": "put", "name": "www", "type": "A", "ttl": 300, "records": ["192.0.2.1"]},
+    {"op": "delete", "name": "old", "type": "A"}]}))]
 pub struct Batch {
     /// In order; judged at the end state.
     #[schema(value_type = Vec<BatchChange>)]
-    changes: Vec<Option<BatchChange>>,
+    changes: Vec<ReadChange>,
     /// What is wrong already; told with what the DNS says of the rest.
     #[schema(ignore)]
     faults: Vec<Fault>,
@@ -152,29 +185,18 @@ impl FromBody for Batch {
         }
         let items = fields.list("changes")?;
         if items.len() > BATCH_MAX_CHANGES {
-            fields.fault(
-                "changes",
-                "too_many_changes",
-                format!("a batch holds at most {BATCH_MAX_CHANGES} changes"),
-            );
+            let detail = format!("a batch holds at most {BATCH_MAX_CHANGES} changes");
+            fields.fault("changes", "too_many_changes", detail);
             return None;
         }
-        let mut changes = Vec::with_capacity(items.len());
-        let mut faults = fields.drain();
-        for (index, item) in items.into_iter().enumerate() {
-            let mut one = Fields::new(item, format!("/changes/{index}"));
-            let read = BatchChange::read(&mut one);
-            let found = one.finish();
-            // A change that could not be read whole is not judged by the rules of the DNS.
-            changes.push(read.filter(|_| found.is_empty()));
-            faults.extend(found);
-        }
-        Some(Self { changes, faults })
+        let read = |(index, item)| ReadChange::read(Fields::new(item, format!("/changes/{index}")));
+        let changes = items.into_iter().enumerate().map(read).collect();
+        Some(Self { changes, faults: fields.drain() })
     }
 }
 
-impl BatchChange {
-    fn read(fields: &mut Fields) -> Option<Self> {
+impl ReadChange {
+    fn read(mut fields: Fields) -> Self {
         if !fields.has("op") {
             fields.missing("op");
         }
@@ -186,69 +208,91 @@ impl BatchChange {
             _ => Err(("invalid_op", "op is put, delete, add or remove".to_owned())),
         });
         let (name, rrtype) = (fields.required_text("name"), fields.required_text("type"));
-        let Some(op) = op else {
-            // Of which they would be is unknown, so they are no faults.
-            let _ignored = ["ttl", "records", "comment"].map(|key| fields.take(key));
-            return None;
-        };
-        let missing = |key: &str, fields: &mut Fields| {
-            if !fields.has(key) {
-                fields.missing(key);
-            }
-        };
-        if matches!(op, ChangeOp::Put) {
-            missing("ttl", fields);
+        if matches!(op, Some(ChangeOp::Put)) && !fields.has("ttl") {
+            fields.missing("ttl");
         }
-        if !matches!(op, ChangeOp::Delete) {
-            missing("records", fields);
+        if matches!(op, Some(ChangeOp::Put | ChangeOp::Add | ChangeOp::Remove)) && !fields.has("records") {
+            fields.missing("records");
         }
-        // What an op does not take is left over, and so refused by name.
-        let ttl = if matches!(op, ChangeOp::Put | ChangeOp::Add) { fields.integer("ttl") } else { None };
-        let records = if matches!(op, ChangeOp::Delete) { None } else { fields.texts("records") };
-        let comment = if matches!(op, ChangeOp::Put) { fields.text("comment") } else { None };
-        Some(Self { op, name: name?, r#type: rrtype?, ttl, records, comment })
+        // What an op does not take is left over, and so refused by name; an op that is unknown takes anything.
+        let takes_ttl = matches!(op, None | Some(ChangeOp::Put | ChangeOp::Add));
+        let ttl = if takes_ttl { fields.integer("ttl") } else { None };
+        let takes_records = !matches!(op, Some(ChangeOp::Delete));
+        let records = if takes_records { fields.texts("records") } else { None };
+        let takes_comment = matches!(op, None | Some(ChangeOp::Put));
+        let comment = if takes_comment { fields.text("comment") } else { None };
+        Self { op, name, rrtype, ttl, records, comment, faults: fields.finish() }
     }
 
+    /// The change, or every fault of it: of each part that was read, whatever the others are.
     fn parse(self, index: usize, zone: &DomainName) -> Result<RrsetChange, Vec<Fault>> {
         let base = format!("/changes/{index}");
-        let owner = OwnerName::parse(&self.name, zone)
-            .map_err(|f| Fault::at(format!("{base}/name"), f.code.as_str(), f.detail));
-        let rrtype = RrType::parse(&self.r#type)
-            .and_then(|rrtype| rrtype.writable().map(|()| rrtype))
-            .map_err(|f| Fault::at(format!("{base}/type"), f.code.as_str(), f.detail));
-        let (owner, rrtype) = match (owner, rrtype) {
-            (Ok(owner), Ok(rrtype)) => (owner, rrtype),
-            (owner, rrtype) => return Err(owner.err().into_iter().chain(rrtype.err()).collect()),
+        let mut faults = self.faults;
+        // What is there already can be deleted whatever its name is.
+        let is_new = matches!(self.op, Some(ChangeOp::Put | ChangeOp::Add));
+        let owner = self.name.map(|name| {
+            let owner = OwnerName::parse(&name, zone)?;
+            if is_new { owner.check_a_labels().map(|()| owner) } else { Ok(owner) }
+        });
+        let rrtype = self
+            .rrtype
+            .map(|text| RrType::parse(&text).and_then(|rrtype| rrtype.writable().map(|()| rrtype)));
+        let mut told = |place: &str, found: DnsFault| faults.push(fault(&format!("{base}/{place}"), found));
+        let owner = owner.and_then(|owner| owner.map_err(|found| told("name", found)).ok());
+        let rrtype = rrtype.and_then(|rrtype| rrtype.map_err(|found| told("type", found)).ok());
+        let change = match self.op {
+            Some(ChangeOp::Delete) => {
+                owner.zip(rrtype).map(|(owner, rrtype)| RrsetChange::Delete { owner, rrtype })
+            }
+            Some(ChangeOp::Put) | None => {
+                let sent = Sent { ttl: self.ttl, records: self.records, comment: self.comment };
+                let input = sent.read(&base, rrtype, zone, &mut faults);
+                match (owner, rrtype, input) {
+                    (Some(owner), Some(rrtype), Some(input)) if faults.is_empty() => {
+                        let rrset = RrSet::new(owner, rrtype, &input, zone);
+                        Some(RrsetChange::Put(rrset.map_err(|found| dns_faults(&base, found))?))
+                    }
+                    _ => None,
+                }
+            }
+            Some(op @ (ChangeOp::Add | ChangeOp::Remove)) => {
+                let ttl = self.ttl.map(Ttl::new).transpose();
+                let ttl = ttl.map_err(|found| told_of(&base, found, &mut faults)).ok().flatten();
+                let values = values(&base, rrtype, self.records.unwrap_or_default(), zone, &mut faults);
+                owner.zip(rrtype).map(|(owner, rrtype)| match op {
+                    ChangeOp::Add => RrsetChange::Add { owner, rrtype, ttl, records: values },
+                    _ => RrsetChange::Remove { owner, rrtype, records: values },
+                })
+            }
         };
-        let records = self.records.unwrap_or_default();
-        match self.op {
-            ChangeOp::Delete => Ok(RrsetChange::Delete { owner, rrtype }),
-            ChangeOp::Put => {
-                let input = RrSetInput { ttl: self.ttl.unwrap_or_default(), records, comment: self.comment };
-                let rrset = RrSet::new(owner, rrtype, &input, zone);
-                rrset.map(RrsetChange::Put).map_err(|faults| dns_faults(&base, faults))
-            }
-            ChangeOp::Add | ChangeOp::Remove => {
-                let (mut values, mut faults) = (Vec::new(), Vec::new());
-                for (at, text) in records.iter().enumerate() {
-                    match Rdata::parse(rrtype, text, zone) {
-                        Ok(rdata) => values.push(rdata),
-                        Err(f) => {
-                            faults.push(Fault::at(format!("{base}/records/{at}"), f.code.as_str(), f.detail))
-                        }
-                    }
-                }
-                let ttl = self.ttl.map(Ttl::new).transpose().map_err(|f| dns_faults(&base, vec![f]));
-                match ttl {
-                    Ok(ttl) if faults.is_empty() && matches!(self.op, ChangeOp::Add) => {
-                        Ok(RrsetChange::Add { owner, rrtype, ttl, records: values })
-                    }
-                    Ok(_) if faults.is_empty() => Ok(RrsetChange::Remove { owner, rrtype, records: values }),
-                    ttl => Err(faults.into_iter().chain(ttl.err().into_iter().flatten()).collect()),
-                }
-            }
+        match change {
+            Some(change) if faults.is_empty() => Ok(change),
+            _ => Err(faults),
         }
     }
+}
+
+fn told_of(base: &str, found: DnsFault, faults: &mut Vec<Fault>) {
+    faults.extend(dns_faults(base, vec![found]));
+}
+
+/// Single values, each by itself: they need not make an RRset.
+fn values(
+    base: &str,
+    rrtype: Option<RrType>,
+    texts: Vec<Option<String>>,
+    zone: &DomainName,
+    faults: &mut Vec<Fault>,
+) -> Vec<Rdata> {
+    let Some(rrtype) = rrtype else { return Vec::new() };
+    let mut values = Vec::new();
+    for (index, text) in texts.iter().enumerate().filter_map(|(index, text)| Some((index, text.as_ref()?))) {
+        match Rdata::parse(rrtype, text, zone) {
+            Ok(rdata) => values.push(rdata),
+            Err(found) => told_of(base, found.at(FaultPlace::Record(index)), faults),
+        }
+    }
+    values
 }
 
 impl TryFrom<(&DomainName, Batch)> for BatchChanges {
@@ -256,14 +300,13 @@ impl TryFrom<(&DomainName, Batch)> for BatchChanges {
 
     fn try_from((zone, batch): (&DomainName, Batch)) -> Result<Self, Problem> {
         let (mut changes, mut faults) = (Vec::new(), batch.faults);
-        let read = batch.changes.into_iter().enumerate();
-        for (index, change) in read.filter_map(|(index, change)| Some((index, change?))) {
+        for (index, change) in batch.changes.into_iter().enumerate() {
             match change.parse(index, zone) {
                 Ok(change) => changes.push(change),
                 Err(found) => faults.extend(found),
             }
         }
-        if faults.is_empty() { Ok(Self(changes)) } else { Err(Problem::invalid(faults)) }
+        if faults.is_empty() { Ok(Self(changes)) } else { Err(body::refused(faults)) }
     }
 }
 

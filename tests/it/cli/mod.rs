@@ -218,6 +218,24 @@ async fn a_tail_comes_back_behind_the_last_whole_event() {
 }
 
 #[tokio::test]
+async fn a_tail_outlives_every_stream_that_ends_in_order() {
+    let media = "text/event-stream";
+    let quiet = || stream(media, "retry: 1\n\nid: 0a0b0c0d.7\n\n", true);
+    let stopping = "retry: 1\n\nid: 0a0b0c0d.7\n\nevent: bye\ndata: {\"reason\": \"stopping\"}\n\n";
+    // More than the failures in a row after which a reader gives up: a stream that was quiet for its life is none.
+    let mut answers: Vec<Vec<u8>> = (0..70).map(|_| quiet()).collect();
+    answers.push(stream(media, stopping, true));
+    answers.push(stream(media, &event(8), true));
+    let script = Script::new(answers).await;
+    let ran = script.run(&["events", "tail", "--limit", "1"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let seen = script.seen();
+    assert_eq!(seen.len(), 72);
+    assert!(seen[1..].iter().all(|request| request.header("last-event-id") == Some("0a0b0c0d.7")));
+    assert!(!ran.err.contains("connecting again"), "{}", ran.err);
+}
+
+#[tokio::test]
 async fn a_tail_ends_when_it_may_not_go_on_and_tells_of_a_gap() {
     let reset =
         "event: reset\ndata: {\"reason\": \"other_log\", \"state\": \"/api/domains\"}\nid: 0b0b0b0b.1\n\n";
@@ -357,6 +375,22 @@ async fn a_dry_run_shows_the_difference() {
         assert!(ran.err.contains(text), "{}", ran.err);
     }
     assert!(script.seen()[0].line.ends_with("?dry_run=true"), "{:?}", script.seen());
+}
+
+#[tokio::test]
+async fn a_dry_run_of_something_new_says_how_to_make_exactly_it() {
+    let plan = json!({"changed": true, "diff": [{"path": "/rrsets/www/A", "before": null, "after": {"ttl": 300}}],
+        "warnings": [], "guards": [], "targets": [], "if_match": null, "if_none_match": "*"});
+    let done = json!({"changed": true, "revision": 2, "operation": null});
+    let script = Script::new(vec![script::json(200, plan), script::json(200, done)]).await;
+    let set = ["rrset", "set", "example.com", "www", "A", "192.0.2.1"];
+    let ran = script.run(&[&set[..], &["--dry-run"]].concat()).await;
+    assert!(ran.err.contains("the same with --if-absent in place of --dry-run"), "{}", ran.err);
+    assert!(ran.out.contains("ttl=300"), "{}", ran.out);
+    let ran = script.run(&[&set[..], &["--if-absent"]].concat()).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(script.seen()[1].header("if-none-match"), Some("*"));
+    assert_eq!(script.run(&[&set[..], &["--if-absent", "--if-match", "1"]].concat()).await.code, 2);
 }
 
 #[tokio::test]

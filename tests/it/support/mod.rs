@@ -9,6 +9,7 @@ mod dns;
 pub mod log;
 pub mod proxy;
 mod run;
+pub mod schema;
 pub mod sse;
 pub mod world;
 
