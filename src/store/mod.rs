@@ -20,6 +20,7 @@ mod watchdog;
 pub use append::AppendError;
 pub use committer::{Committer, CommitterHandle};
 pub use renew::renew_log_id;
+pub use watchdog::TAIL_HELD_MAX;
 
 /// SQLSTATE of a text that the encoding of the database cannot hold, in a parameter and in JSON.
 const TEXT_REFUSED_STATES: [&str; 2] = ["22021", "22P05"];

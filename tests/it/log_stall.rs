@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use headwater::clock::SystemClock;
 use headwater::command::{Command, Meta};
-use headwater::store::{Committer, CommitterHandle};
+use headwater::store::{Committer, CommitterHandle, TAIL_HELD_MAX};
 use headwater_events::actor::Caller;
 use headwater_events::ids::TenantId;
 use nix::sys::signal::{Signal, kill};
@@ -187,7 +187,8 @@ async fn a_backend_that_hangs_at_the_tail_is_ended() {
     let (other, freed) = tokio::join!(other, freed);
     println!("the tail was free after {freed:?}, another writer was answered after {:?}", since.elapsed());
     assert!(other.is_ok(), "{other:?}");
-    assert!(freed < Duration::from_secs(8), "{freed:?}");
+    // Not before its time: how soon after it depends on the machine, and `eventually` bounds it.
+    assert!(freed >= TAIL_HELD_MAX, "{freed:?}");
     assert!(stalled.await.unwrap().is_ok(), "its batch is appended by another try");
     log.assert_sound().await;
 }
