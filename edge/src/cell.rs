@@ -151,6 +151,23 @@ impl Cell {
         Ok((cell, damage))
     }
 
+    /// Proves what a cell serves and changes nothing.
+    ///
+    /// # Errors
+    /// Never by damage, which is told.
+    pub fn inspect(dir: &Path, number: CellNumber, key: Arc<StateKey>) -> Result<(Self, Vec<String>), DiskError> {
+        let (dir, next) = (dir.to_owned(), 1);
+        let mut cell = Self { number, dir, key, owner: None, live: None, previous: None, next, has_new_keys: false };
+        let mut damage = Vec::new();
+        if let Some(n) = cell.pointed() {
+            match cell.prove(n) {
+                Ok(live) => cell.live = Some(live),
+                Err(reason) => damage.push(format!("generation {n} of cell {number}: {reason}")),
+            }
+        }
+        Ok((cell, damage))
+    }
+
     /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir

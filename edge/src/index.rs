@@ -219,6 +219,15 @@ impl Index {
         Ok(Draft { log, pending: Pending::default() })
     }
 
+    /// Begins a journal that will never be put in place: room for descriptors.
+    ///
+    /// # Errors
+    /// When its file cannot be made.
+    pub fn scratch(&self) -> Result<Draft, IndexError> {
+        let log = Log::create(self.dir.join("scratch"), 0, Arc::clone(&self.key), self.edge)?;
+        Ok(Draft { log, pending: Pending::default() })
+    }
+
     /// Commits a draft and puts it in the place of the journal. The one before is kept until the next time.
     ///
     /// # Errors

@@ -284,3 +284,10 @@ fn default_certificate() -> String {
     let made = rcgen::generate_simple_self_signed(vec!["default.invalid".to_owned()]);
     made.map(|made| format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem())).unwrap_or_default()
 }
+
+/// Ends the nginx that works in a directory.
+pub fn stop_found(dir: &Path, settings: &Settings) {
+    for process in members(dir, &settings.nginx.path).into_iter().filter(|process| process.is_master()) {
+        process.signal(Signal::SIGQUIT);
+    }
+}
