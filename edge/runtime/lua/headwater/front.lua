@@ -1,0 +1,178 @@
+-- The client's side of a request.
+-- What must hold: the entry is looked up once, at the start, and all that the request needs later is put into variables then, so the
+-- request keeps its generation; nothing here waits; a host that this cell does not serve, or that is not of the certificate's
+-- domain, gets no content of anybody. This runs for every cache hit: each line is paid for.
+local state = require "headwater.state"
+local cjson = require "cjson.safe"
+local var, header = ngx.var, ngx.header
+local byte, sub, lower = string.byte, string.sub, string.lower
+local stored = ngx.shared.hw_stored
+local lrucache = require "resty.lrucache"
+
+local M = {}
+local PARSED_MAX_BYTES = 512
+local PARSED_MAX, PASS_MAX, PASS_URI_MAX_BYTES, PASS_SECONDS = 4096, 8192, 1024, 30
+local REVALIDATED_SECONDS = 86400 * 30
+local PREFIX = ngx.config.prefix()
+local passes = assert(lrucache.new(PASS_MAX))
+
+local function refuse(status)
+  var.hw_no = status
+  return ""
+end
+
+-- Everything the origin side has to know, as one header value; made once per entry.
+local function pack(h)
+  local d = h.d
+  local c = d.cache
+  h.packed = cjson.encode {
+    d = d.id, n = h.name, r = d.rev, o = h.origin, b = h.backup,
+    c = { on = c.enabled, edge = c.edge_ttl_seconds, browser = c.browser_ttl_seconds, respect = c.respect_origin_headers,
+      max = c.maximum_object_bytes, sie = c.stale_if_error_seconds, swr = c.stale_while_revalidate_seconds },
+    s = { body = d.security.body_bytes, connect = d.security.origin_connect_ms, read = d.security.origin_read_ms,
+      retries = d.security.retries, key = d.prefix },
+  }
+  return h.packed
+end
+
+-- What only profiles narrower than the server's own numbers need.
+local function narrow(h)
+  local s = h.narrow
+  if (tonumber(var.request_length) or 0) > s.header_bytes then return refuse("431") end
+  if (tonumber(var.content_length) or 0) > s.body_bytes then return refuse("413") end
+  if #var.request_uri > s.cache_key_bytes then var.hw_by = "1"; var.hw_nc = "1" end
+  var.hw_no = s.location
+  return h.prefix
+end
+
+local function serve(h)
+  var.hw_o = h.packed or pack(h)
+  var.hw_rev = h.d.rev
+  if not h.cached then
+    var.hw_by = "1"; var.hw_nc = "1"
+  elseif h.pass then
+    if h.pass < ngx.time() then
+      h.pass = nil
+    elseif passes:get(h.prefix .. var.host .. var.request_uri) then
+      var.hw_by = "1"
+    end
+  end
+  if h.narrow then return narrow(h) end
+  return h.prefix
+end
+
+local function unknown(host)
+  local sent = var.http_host
+  if not sent or sent == "" or not host:match("^[%w._-]+$") then return refuse("400") end
+  return refuse("421")
+end
+
+--- Plain HTTP: the host alone decides.
+function M.plain()
+  local host = var.host
+  local h = state.hosts[host] or state.find(host)
+  if not h then return unknown(host) end
+  return serve(h)
+end
+
+--- TLS: the host must be of the domain whose certificate was shown.
+function M.tls()
+  local host = var.host
+  local h = state.hosts[host] or state.find(host)
+  if not h then return unknown(host) end
+  local sni = var.ssl_server_name
+  if sni ~= host then
+    local s = sni and state.certs[lower(sni)] or sni and state.find(lower(sni))
+    if not s then
+      local at = sni and sni:find(".", 1, true)
+      s = at and state.certs["*" .. lower(sub(sni, at))]
+    end
+    if not s or s.d.id ~= h.d.id then return refuse("421") end
+  end
+  return serve(h)
+end
+
+local TITLES = { [400] = "Bad Request", [413] = "Content Too Large", [421] = "Misdirected Request", [431] = "Request Header Fields Too Large" }
+
+--- The answer to a request that was not placed, or the way to narrower limits. 400 ends the connection: what follows on it may not be a request.
+function M.refuse()
+  local status = tonumber(var.hw_no)
+  if not status then return ngx.exec(var.hw_no) end
+  ngx.status = status
+  header["Content-Type"] = "text/plain; charset=utf-8"
+  header["Cache-Control"] = "no-store"
+  if status ~= 421 then header["Connection"] = "close" end
+  ngx.say(status, " ", TITLES[status])
+end
+
+-- X-HW of the origin side: "born ttl browser flag cache-control", memorized because all hits of an object carry the same text.
+local parsed, parsed_count = {}, 0
+local function parse(x)
+  local born, ttl, browser, flag, cc = x:match("^(%d+) (%d+) (-?%d+) ([%l-]) ?(.*)$")
+  local p = { born = tonumber(born) or 2 ^ 53, ttl = tonumber(ttl) or 0, browser = tonumber(browser) or -1, flag = flag ~= "-" and flag, cc = cc ~= "" and cc }
+  if #x > PARSED_MAX_BYTES then return p end
+  if parsed_count >= PARSED_MAX then parsed, parsed_count = {}, 0 end
+  parsed[x], parsed_count = p, parsed_count + 1
+  return p
+end
+
+-- A 304 renews an answer without changing its stored header: the time of the last one is kept beside it.
+local function revalidated(p, age)
+  local status = var.upstream_cache_status
+  local key = "r" .. ngx.md5_bin(var.hw_d .. var.scheme .. "://" .. var.host .. var.request_uri)
+  if status == "REVALIDATED" then
+    stored:set(key, ngx.time(), REVALIDATED_SECONDS)
+    return 0
+  end
+  local at = status == "HIT" and stored:get(key)
+  return at and at > p.born and ngx.time() - at or age
+end
+
+-- Answers that may not be stored are asked for side by side from now on, not one after the other behind the cache's lock.
+local function pass(h)
+  local uri = var.request_uri
+  if #uri > PASS_URI_MAX_BYTES then return end
+  h.pass = ngx.time() + PASS_SECONDS
+  passes:set(h.prefix .. var.host .. uri, true, PASS_SECONDS)
+end
+
+-- RFC 9111 4.4: an unsafe method that succeeded makes what is stored under its URI invalid.
+local function invalidate()
+  local rest = "://" .. var.host .. var.request_uri
+  for _, scheme in ipairs { "http", "https" } do
+    local name = ngx.md5(var.hw_d .. scheme .. rest)
+    os.remove(PREFIX .. "cache/" .. sub(name, 32, 32) .. "/" .. sub(name, 30, 31) .. "/" .. name)
+  end
+end
+
+-- u: an unsafe method succeeded; n: the answer may not be stored.
+local function flagged(p)
+  if p.flag == "u" then
+    invalidate()
+  elseif p.flag == "n" then
+    local h = state.find(var.host)
+    if h and h.cached then pass(h) end
+  end
+end
+
+--- Age, the browser's lifetime, and what the origin side flagged.
+function M.header()
+  local x = var.upstream_http_x_hw
+  if not x or x == "" then return end
+  local p = parsed[x] or parse(x)
+  local age = ngx.time() - p.born
+  if p.ttl > 0 and age > p.ttl then age = revalidated(p, age) end
+  if age > 0 then
+    header["Age"] = age
+  elseif var.upstream_cache_status ~= "MISS" and p.ttl > 0 then
+    header["Age"] = 0
+  end
+  if p.browser >= 0 then
+    header["Cache-Control"] = "max-age=" .. p.browser + (age > 0 and age or 0)
+  elseif p.cc then
+    header["Cache-Control"] = p.cc
+  end
+  if p.flag then flagged(p) end
+end
+
+return M
