@@ -18,7 +18,7 @@ use crate::backoff::Backoff;
 use crate::build::Builder;
 use crate::cell::Cell;
 use crate::control::{Control, ControlError};
-use crate::deliver::{Delivery, DeliverError};
+use crate::deliver::{DeliverError, Delivery};
 use crate::disk;
 use crate::heartbeat;
 use crate::identity::{self, Identity, Registration, RegistrationFile};
@@ -163,7 +163,9 @@ fn open(
     for number in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX)) {
         let (cell, bad) = Cell::open(&layout.cell(number), number, Arc::clone(&key), owner)?;
         damage.extend(bad);
-        damage.extend(cell.bad_keys()?.iter().map(|name| format!("{} does not hold", cell.dir().join(name).display())));
+        damage.extend(
+            cell.bad_keys()?.iter().map(|name| format!("{} does not hold", cell.dir().join(name).display())),
+        );
         cells.push(cell);
     }
     let pins_file = PinsFile::new(&layout);
@@ -192,11 +194,8 @@ fn open(
         // Not registered yet: the first answer brings the keys.
         None => register_first(shared, &identity),
     };
-    let owners: HashMap<u64, DomainId> = index
-        .domains()
-        .iter()
-        .flat_map(|(id, entry)| entry.hosts.iter().map(|host| (*host, *id)))
-        .collect();
+    let owners: HashMap<u64, DomainId> =
+        index.domains().iter().flat_map(|(id, entry)| entry.hosts.iter().map(|host| (*host, *id))).collect();
     let mut status = shared.status();
     status.edge = Some(identity.edge);
     damage.iter().for_each(|detail| status.alarm(now(), "damaged", detail));
@@ -204,7 +203,19 @@ fn open(
     let min_free_bytes = shared.settings.min_free_mib << 20;
     let builder = Builder::new(Arc::clone(&identity), budget);
     let faults = BTreeMap::new();
-    Ok(Delivery { layout, identity, store, index, pins, pins_file, cells, owners, builder, min_free_bytes, faults })
+    Ok(Delivery {
+        layout,
+        identity,
+        store,
+        index,
+        pins,
+        pins_file,
+        cells,
+        owners,
+        builder,
+        min_free_bytes,
+        faults,
+    })
 }
 
 /// Registers, however long it takes, and gives back what to pin.
@@ -251,6 +262,14 @@ fn boot_cells(shared: &Shared, delivery: &mut Delivery) {
             }
         }
     }
+    // A key that does not hold is written anew from what is sealed in the index.
+    for at in 0..delivery.cells.len() {
+        let has_bad =
+            delivery.cells.get(at).and_then(|cell| cell.bad_keys().ok()).is_some_and(|bad| !bad.is_empty());
+        if has_bad {
+            delivery.mend_cell(at);
+        }
+    }
     publish(shared, delivery);
     keep_once(shared);
 }
@@ -263,7 +282,10 @@ fn publish(shared: &Shared, delivery: &Delivery) {
     status.domains = delivery.index.domains().len();
     status.refused = delivery.index.refused().len();
     for refusal in delivery.index.refused().values().map(|standing| &standing.refused) {
-        if matches!(refusal.code.as_str(), "revision_conflict" | "lower_revision" | "bad_signature" | "unknown_key") {
+        if matches!(
+            refusal.code.as_str(),
+            "revision_conflict" | "lower_revision" | "bad_signature" | "unknown_key"
+        ) {
             let detail = format!("{} revision {}: {}", refusal.domain, refusal.revision, refusal.detail);
             status.alarm(now(), &refusal.code, &detail);
         }
@@ -295,18 +317,25 @@ fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Registration, 
     let (known, _) = file.read(&identity.state_key);
     let url = shared.settings.control.url.clone().unwrap_or_else(|| identity.control.clone());
     let due = known.as_ref().is_none_or(|known| {
-        let spread = u64::from_be_bytes(*blake3::hash(identity.csr.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 8]));
+        let spread = u64::from_be_bytes(
+            *blake3::hash(identity.csr.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 8]),
+        );
         now() >= renew_at(known.received_at, known.answer.not_after, spread)
     });
     let registration = match known {
         Some(known) if !due => known,
         Some(known) => {
-            let renewed = connect(shared, identity, &url, Some(&known)).and_then(|control| register(&control, identity, None));
+            let renewed = connect(shared, identity, &url, Some(&known))
+                .and_then(|control| register(&control, identity, None));
             match renewed {
                 Ok(renewed) => keep(&file, identity, renewed)?,
                 Err(error) => {
                     let mut status = shared.status();
-                    status.alarm(now(), "renewal", &format!("the identity ends at {}: {error}", known.answer.not_after));
+                    status.alarm(
+                        now(),
+                        "renewal",
+                        &format!("the identity ends at {}: {error}", known.answer.not_after),
+                    );
                     known
                 }
             }
@@ -318,7 +347,11 @@ fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Registration, 
             })?;
             let parsed = BootstrapToken::parse(&token);
             let authority = parsed.map_err(|error| ControlError::Untrusted(error.to_string()))?.authority();
-            let control = Control::new(&url, &configured_trust(shared)?.unwrap_or(Trust::Fingerprint(authority)), None)?;
+            let control = Control::new(
+                &url,
+                &configured_trust(shared)?.unwrap_or(Trust::Fingerprint(authority)),
+                None,
+            )?;
             let registration = register(&control, identity, Some(token))?;
             let registration = keep(&file, identity, registration)?;
             identity::forget_token(&shared.layout);
@@ -334,7 +367,11 @@ fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Registration, 
     Ok(registration)
 }
 
-fn keep(file: &RegistrationFile, identity: &Identity, new: Registration) -> Result<Registration, ControlError> {
+fn keep(
+    file: &RegistrationFile,
+    identity: &Identity,
+    new: Registration,
+) -> Result<Registration, ControlError> {
     match file.write(&identity.state_key, &new) {
         Ok(()) => Ok(new),
         Err(error) => Err(ControlError::Answer { route: "POST /register", detail: error.to_string() }),
@@ -379,7 +416,8 @@ fn connect(
     let answer = registration.map(|registration| &registration.answer);
     let own = answer.map(|answer| Trust::Authorities(answer.authorities.clone()));
     let trust = configured_trust(shared)?.or(own).unwrap_or(Trust::Authorities(String::new()));
-    let client = answer.map(|answer| ClientIdentity { chain: &answer.certificate, key: identity.key_pem.expose() });
+    let client =
+        answer.map(|answer| ClientIdentity { chain: &answer.certificate, key: identity.key_pem.expose() });
     Control::new(url, &trust, client)
 }
 
@@ -416,11 +454,13 @@ fn deliver_once(shared: &Shared, delivery: &mut Delivery, told: &mut Told) -> Re
     let of = |error: &ControlError| (error.code(), error.to_string());
     let identity = Arc::clone(&delivery.identity);
     ensure_control(shared, &identity).map_err(|error| of(&error))?;
-    let control = lock(&shared.control).clone().ok_or(("identity", "there is no connection yet".to_owned()))?;
+    let control =
+        lock(&shared.control).clone().ok_or(("identity", "there is no connection yet".to_owned()))?;
     mend(delivery, &control)?;
     publish(shared, delivery);
     confirm(shared, delivery, told, &control).map_err(|error| of(&error))?;
-    let is_pending = delivery.cells.iter().any(|cell| told.applied.get(&cell.number) != Some(&delivery.index.cursor()));
+    let is_pending =
+        delivery.cells.iter().any(|cell| told.applied.get(&cell.number) != Some(&delivery.index.cursor()));
     let facts = Facts {
         pinned: pins::place(&delivery.pins),
         index: delivery.index.cursor(),
@@ -496,16 +536,23 @@ fn mend(delivery: &mut Delivery, control: &Control) -> Result<(), Failure> {
 
 /// Waits until the workers serve what they should, then reports refusals and, after them, what is applied: a change
 /// that was refused must never look applied.
-fn confirm(shared: &Shared, delivery: &mut Delivery, told: &mut Told, control: &Control) -> Result<(), ControlError> {
+fn confirm(
+    shared: &Shared,
+    delivery: &mut Delivery,
+    told: &mut Told,
+    control: &Control,
+) -> Result<(), ControlError> {
     let standing = delivery.index.refused();
-    told.refused.retain(|(id, sequence)| standing.get(id).is_some_and(|standing| standing.sequence == *sequence));
+    told.refused
+        .retain(|(id, sequence)| standing.get(id).is_some_and(|standing| standing.sequence == *sequence));
     let untold: Vec<_> = standing
         .iter()
         .map(|(id, standing)| ((*id, standing.sequence), standing.refused.clone()))
         .filter(|(key, _)| !told.refused.contains(key))
         .collect();
     for chunk in untold.chunks(REFUSED_MAX) {
-        control.rejected(&Rejected { refused: chunk.iter().map(|(_, refused)| refused.clone()).collect() })?;
+        control
+            .rejected(&Rejected { refused: chunk.iter().map(|(_, refused)| refused.clone()).collect() })?;
         told.refused.extend(chunk.iter().map(|(key, _)| *key));
     }
     let (epoch, sequence) = delivery.index.cursor();
@@ -563,11 +610,16 @@ fn probe_until(cell: &Cell, until: Instant) -> Option<Probe> {
 }
 
 fn keep_once(shared: &Shared) {
-    for (at, number) in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX)).into_iter().enumerate() {
+    for (at, number) in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX))
+        .into_iter()
+        .enumerate()
+    {
         let dir = shared.layout.cell(number);
         let want = lock(&shared.wanted).get(&number).copied();
         let mut runtimes = lock(&shared.runtimes);
-        let Some((runtime, settings)) = runtimes.get_mut(at).zip(shared.settings.cells.get(at)) else { continue };
+        let Some((runtime, settings)) = runtimes.get_mut(at).zip(shared.settings.cells.get(at)) else {
+            continue;
+        };
         if let Err(error) = runtime.keep(&dir, &shared.settings, Instant::now()) {
             shared.status().alarm(now(), "nginx", &format!("cell {number}: {error}"));
         }
@@ -634,7 +686,8 @@ fn heartbeat_loop(shared: &Shared) {
                 every = Duration::from_secs(u64::from(answer.heartbeat_seconds.clamp(least, most)));
                 let apart = answer.at.as_millis().abs_diff(now().as_millis());
                 if apart > 300_000 {
-                    let detail = format!("the clock of this host is {} s apart from the control plane", apart / 1_000);
+                    let detail =
+                        format!("the clock of this host is {} s apart from the control plane", apart / 1_000);
                     shared.status().alarm(now(), "clock", &detail);
                 }
                 if answer.has_tasks

@@ -155,9 +155,14 @@ impl Cell {
     ///
     /// # Errors
     /// Never by damage, which is told.
-    pub fn inspect(dir: &Path, number: CellNumber, key: Arc<StateKey>) -> Result<(Self, Vec<String>), DiskError> {
+    pub fn inspect(
+        dir: &Path,
+        number: CellNumber,
+        key: Arc<StateKey>,
+    ) -> Result<(Self, Vec<String>), DiskError> {
         let (dir, next) = (dir.to_owned(), 1);
-        let mut cell = Self { number, dir, key, owner: None, live: None, previous: None, next, has_new_keys: false };
+        let mut cell =
+            Self { number, dir, key, owner: None, live: None, previous: None, next, has_new_keys: false };
         let mut damage = Vec::new();
         if let Some(n) = cell.pointed() {
             match cell.prove(n) {
@@ -261,7 +266,8 @@ impl Cell {
             Some(name) => digest(&dir.join(name)).map_err(|error| error.to_string())?,
             None => [0; 32],
         };
-        if self.key.holds(kind, &self.sealed(n, manifest, &digest, lines).each_ref().map(Vec::as_slice), &mac) {
+        if self.key.holds(kind, &self.sealed(n, manifest, &digest, lines).each_ref().map(Vec::as_slice), &mac)
+        {
             Ok(lines)
         } else {
             Err("its seal does not hold".into())
@@ -278,7 +284,15 @@ impl Cell {
         ]
     }
 
-    fn seal(&self, dir: &Path, kind: &str, n: u64, manifest: &[u8], digest: [u8; 32], lines: u64) -> Result<(), DiskError> {
+    fn seal(
+        &self,
+        dir: &Path,
+        kind: &str,
+        n: u64,
+        manifest: &[u8],
+        digest: [u8; 32],
+        lines: u64,
+    ) -> Result<(), DiskError> {
         let sealed = self.sealed(n, manifest, &digest, lines);
         let mac = self.key.mac(kind, &sealed.each_ref().map(Vec::as_slice));
         let path = dir.join("seal");
@@ -306,8 +320,7 @@ impl Cell {
             .manifest
             .extended(generation, sequence)
             .ok_or_else(|| self.fault("it must be written whole"))?;
-        let written =
-            Written { delta_lines: live.written.delta_lines + stage.lines, ..live.written };
+        let written = Written { delta_lines: live.written.delta_lines + stage.lines, ..live.written };
         let delta = self.finish(stage, "delta.jsonl")?;
         self.switch(Live { manifest, written }, Some(delta))
     }
@@ -316,7 +329,12 @@ impl Cell {
     ///
     /// # Errors
     /// When a step fails; what is served stays.
-    pub fn replace(&mut self, stage: Stage, epoch: Epoch, sequence: Sequence) -> Result<Generation, CellError> {
+    pub fn replace(
+        &mut self,
+        stage: Stage,
+        epoch: Epoch,
+        sequence: Sequence,
+    ) -> Result<Generation, CellError> {
         let generation = self.next_generation()?;
         let manifest = GenerationManifest::whole(generation, epoch, sequence);
         let written = Written { base_lines: stage.lines, delta_lines: 0 };
@@ -418,7 +436,12 @@ impl Cell {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn put_key(&mut self, id: CertificateId, version: Version, pem: &SecretBytes) -> Result<(), DiskError> {
+    pub fn put_key(
+        &mut self,
+        id: CertificateId,
+        version: Version,
+        pem: &SecretBytes,
+    ) -> Result<(), DiskError> {
         let name = key_file(id, version);
         let path = self.dir.join(&name);
         if self.key_holds(&path, &name, pem.expose()) {
@@ -438,7 +461,9 @@ impl Cell {
     }
 
     fn key_holds(&self, path: &Path, name: &str, pem: &[u8]) -> bool {
-        let Ok(bytes) = disk::read(path, KEY_FILE_MAX_BYTES).map(zeroize::Zeroizing::new) else { return false };
+        let Ok(bytes) = disk::read(path, KEY_FILE_MAX_BYTES).map(zeroize::Zeroizing::new) else {
+            return false;
+        };
         let mac = self.key.mac("key", &[name.as_bytes(), pem]);
         bytes.strip_prefix(pem).is_some_and(|rest| rest == format!("\nmac {}\n", hex::encode(mac)).as_bytes())
     }
@@ -501,9 +526,9 @@ impl Cell {
         let dir = self.dir.join("keys");
         for name in disk::names(&dir)? {
             let path = dir.join(&name);
-            let is_old = fs::metadata(&path).and_then(|meta| meta.modified()).is_ok_and(|at| {
-                SystemTime::now().duration_since(at).is_ok_and(|age| age > KEY_KEPT)
-            });
+            let is_old = fs::metadata(&path)
+                .and_then(|meta| meta.modified())
+                .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > KEY_KEPT));
             if is_old && !used.contains(&crate::index::host_hash(&format!("keys/{name}"))) {
                 disk::discard(&path);
             }

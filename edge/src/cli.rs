@@ -21,11 +21,16 @@ pub const EXIT_FINDING: u8 = 3;
 
 /// The agent of one edge host.
 #[derive(Parser)]
-#[command(name = "headwater-edge", version, about, after_help = "Examples:
+#[command(
+    name = "headwater-edge",
+    version,
+    about,
+    after_help = "Examples:
   printf %s hwe_… | headwater-edge enroll --control https://control.example.net:8443 --edge UUID --token-file -
   headwater-edge run --config /etc/headwater/edge.toml
   headwater-edge status --json
-  headwater-edge verify")]
+  headwater-edge verify"
+)]
 pub struct Cli {
     /// The settings file [default: ./headwater-edge.toml, then /etc/headwater/edge.toml]
     #[arg(long, global = true, env = "HEADWATER_EDGE_CONFIG")]
@@ -40,10 +45,12 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Make the keys of this edge and keep its one-time token; `run` registers with it
-    #[command(after_help = "The token is read from a file, from standard input (-), or from HEADWATER_EDGE_TOKEN;
+    #[command(
+        after_help = "The token is read from a file, from standard input (-), or from HEADWATER_EDGE_TOKEN;
 never from the command line, which other users can see.
 Example:
-  printf %s hwe_… | headwater-edge enroll --control https://control.example.net:8443 --edge UUID --token-file -")]
+  printf %s hwe_… | headwater-edge enroll --control https://control.example.net:8443 --edge UUID --token-file -"
+    )]
     Enroll {
         /// Where the control plane listens for edges
         #[arg(long)]
@@ -74,7 +81,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub fn main(cli: &Cli) -> Result<ExitCode, Failure> {
     let settings = Settings::load(cli.config.as_deref())?;
     match &cli.command {
-        Command::Enroll { control, edge, token_file } => enroll(&settings, control, *edge, token_file.as_ref()),
+        Command::Enroll { control, edge, token_file } => {
+            enroll(&settings, control, *edge, token_file.as_ref())
+        }
         Command::Run => {
             agent::run(settings)?;
             Ok(ExitCode::SUCCESS)
@@ -103,7 +112,12 @@ fn say(line: &str) {
     let _written = writeln!(std::io::stdout(), "{line}");
 }
 
-fn enroll(settings: &Settings, control: &str, edge: EdgeId, file: Option<&PathBuf>) -> Result<ExitCode, Failure> {
+fn enroll(
+    settings: &Settings,
+    control: &str,
+    edge: EdgeId,
+    file: Option<&PathBuf>,
+) -> Result<ExitCode, Failure> {
     if !control.starts_with("https://") {
         return Err("--control must begin with https://".into());
     }
@@ -139,14 +153,20 @@ fn status(settings: &Settings, json: bool) -> Result<ExitCode, Failure> {
     }
     let edge = status.edge.map_or_else(|| "not enrolled".to_owned(), |edge| edge.to_string());
     say(&format!("edge {edge}, version {}, at {}", status.version, status.at));
-    say(&format!("epoch {}, change {}, {} domains, {} refused", status.epoch, status.sequence, status.domains, status.refused));
+    say(&format!(
+        "epoch {}, change {}, {} domains, {} refused",
+        status.epoch, status.sequence, status.domains, status.refused
+    ));
     if let Some(trouble) = &status.trouble {
         say(&format!("since {}: {}: {}", trouble.since, trouble.code, trouble.detail));
     }
     for cell in &status.cells {
         let ready = if cell.ready { "ready" } else { "not ready" };
         let detail = cell.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
-        say(&format!("cell {}: {ready}, {} domains, change {}{detail}", cell.cell, cell.domains, cell.sequence));
+        say(&format!(
+            "cell {}: {ready}, {} domains, change {}{detail}",
+            cell.cell, cell.domains, cell.sequence
+        ));
     }
     for alarm in &status.alarms {
         say(&format!("{} {}: {}", alarm.at, alarm.code, alarm.detail));

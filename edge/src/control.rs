@@ -9,7 +9,8 @@ use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::ids::TaskId;
 use headwater_edge_wire::manifest::PAGE_MAX_BYTES;
 use headwater_edge_wire::protocol::{
-    Applied, ArtifactsRequest, Heartbeat, HeartbeatAnswer, ManifestQuery, RegisterAnswer, RegisterRequest, Rejected,
+    Applied, ArtifactsRequest, Heartbeat, HeartbeatAnswer, ManifestQuery, RegisterAnswer, RegisterRequest,
+    Rejected,
 };
 use headwater_edge_wire::sign::{SIGNATURE_FIELD, Signature};
 use headwater_edge_wire::tasks::{TaskPage, TaskResult};
@@ -94,7 +95,11 @@ impl ControlError {
             text = "it took too long".into();
         }
         // The deepest cause says the most; what a certificate fault says is about trust.
-        if text.contains("invalid peer certificate") { Self::Untrusted(text) } else { Self::Unreachable(text) }
+        if text.contains("invalid peer certificate") {
+            Self::Untrusted(text)
+        } else {
+            Self::Unreachable(text)
+        }
     }
 }
 
@@ -139,9 +144,8 @@ impl Control {
     /// When there is no certificate in the answer.
     pub fn register(&self, request: &RegisterRequest) -> Result<RegisterAnswer, ControlError> {
         let route = "POST /register";
-        let body = request
-            .to_json()
-            .map_err(|error| ControlError::Answer { route, detail: error.to_string() })?;
+        let body =
+            request.to_json().map_err(|error| ControlError::Answer { route, detail: error.to_string() })?;
         let request = self
             .client
             .post(format!("{}/register", self.base))

@@ -240,10 +240,9 @@ impl Delivery {
         let is_new_epoch = page.epoch != self.index.cursor().0;
         let held = self.index.domains().get(&live.id);
         plan::admit(live, held, is_new_epoch, self.cells.len(), self.store.budget())?;
-        let bytes = self
-            .store
-            .get(&live.checksum)
-            .ok_or_else(|| Refusal::new("not_delivered", "the control plane does not deliver its artifact"))?;
+        let bytes = self.store.get(&live.checksum).ok_or_else(|| {
+            Refusal::new("not_delivered", "the control plane does not deliver its artifact")
+        })?;
         self.builder.build(live.clone(), Some(&page.content_key), &bytes, Proof::Signed(&next.keys))
     }
 
@@ -260,7 +259,9 @@ impl Delivery {
                 Ok((built, line)) => {
                     let at = spool.push(&line)?;
                     let mut cells = Vec::new();
-                    for cell in self.cells.iter_mut().filter(|cell| built.put.descriptor.cells.contains(&cell.number)) {
+                    for cell in
+                        self.cells.iter_mut().filter(|cell| built.put.descriptor.cells.contains(&cell.number))
+                    {
                         for (id, version) in built.key_names() {
                             if let Some(pem) = built.keys.get(id, version) {
                                 cell.put_key(id, version, pem)?;
@@ -281,7 +282,10 @@ impl Delivery {
     ///
     /// # Errors
     /// Never by a refusal.
-    pub fn checked(&self, batch: Vec<Judged>) -> Result<Vec<(LiveDescriptor, Result<(Built, Vec<u8>), Refusal>)>, DeliverError> {
+    pub fn checked(
+        &self,
+        batch: Vec<Judged>,
+    ) -> Result<Vec<(LiveDescriptor, Result<(Built, Vec<u8>), Refusal>)>, DeliverError> {
         let mut lines = Vec::new();
         let mut out = Vec::new();
         for (live, judged) in batch {
@@ -294,7 +298,10 @@ impl Delivery {
             }
             out.push((live, judged));
         }
-        let refused = self.cells.iter().find_map(|cell| probe::check(cell.dir(), lines.iter().map(|(_, line)| line.as_slice())).ok());
+        let refused = self
+            .cells
+            .iter()
+            .find_map(|cell| probe::check(cell.dir(), lines.iter().map(|(_, line)| line.as_slice())).ok());
         for (line, reason) in refused.into_iter().flatten() {
             if let Some((at, _)) = lines.get(line)
                 && let Some((_, judged)) = out.get_mut(*at)
@@ -312,7 +319,8 @@ impl Delivery {
         verdicts: Vec<Verdict>,
         next: &Pins,
     ) -> Result<(Vec<Record>, Lines), DeliverError> {
-        let held = |id| self.index.domains().get(&id).map(|entry: &Entry| entry.hosts.to_vec()).unwrap_or_default();
+        let held =
+            |id| self.index.domains().get(&id).map(|entry: &Entry| entry.hosts.to_vec()).unwrap_or_default();
         let mut names: Vec<_> = page
             .descriptors
             .iter()
@@ -362,7 +370,11 @@ impl Delivery {
                 (old | mask) & (1 << cell.number.get()) != 0
             });
             if is_touched {
-                records.push(Record::Touched { cell: cell.number, epoch: next.epoch, sequence: next.through });
+                records.push(Record::Touched {
+                    cell: cell.number,
+                    epoch: next.epoch,
+                    sequence: next.through,
+                });
             }
         }
         Ok((records, lines))
@@ -491,10 +503,13 @@ impl Delivery {
                     for (id, version) in built.key_names() {
                         if let Some(pem) = built.keys.get(id, version) {
                             cell.put_key(id, version, pem)?;
-                            used.insert(crate::index::host_hash(&headwater_edge_wire::compiled::key_file(id, version)));
+                            used.insert(crate::index::host_hash(&headwater_edge_wire::compiled::key_file(
+                                id, version,
+                            )));
                         }
                     }
-                    let line = built.compiled.line().map_err(|error| DeliverError::Stream(error.to_string()))?;
+                    let line =
+                        built.compiled.line().map_err(|error| DeliverError::Stream(error.to_string()))?;
                     stage.line(&line)?;
                 }
                 Err(error) if is_last_resort => {
@@ -515,7 +530,10 @@ impl Delivery {
 }
 
 fn lost(descriptor: &LiveDescriptor) -> DeliverError {
-    DeliverError::Stream(format!("the artifact of {} is damaged and must be fetched again", descriptor.domain))
+    DeliverError::Stream(format!(
+        "the artifact of {} is damaged and must be fetched again",
+        descriptor.domain
+    ))
 }
 
 /// A line of a base as a line of a delta.

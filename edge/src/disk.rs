@@ -180,11 +180,8 @@ pub fn names(path: &Path) -> Result<Vec<String>, DiskError> {
 
 /// Removes a file or directory that nothing uses any more. What cannot be removed is tried again at the next cleaning.
 pub fn discard(path: &Path) {
-    let removed = if path.is_dir() && !path.is_symlink() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
+    let removed =
+        if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     if let Err(error) = removed
         && error.kind() != io::ErrorKind::NotFound
     {

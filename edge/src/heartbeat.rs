@@ -1,7 +1,7 @@
 //! What the control plane is told of this edge, and what it asks for beside serving.
 
 use headwater_edge_wire::ids::{AgentVersion, Sequence};
-use headwater_edge_wire::protocol::{AgentInfo, CellReport, Heartbeat, DETAIL_MAX_BYTES};
+use headwater_edge_wire::protocol::{AgentInfo, CellReport, DETAIL_MAX_BYTES, Heartbeat};
 use headwater_edge_wire::tasks::{Outcome, Task, TaskResult, Work};
 use headwater_edge_wire::time::Timestamp;
 
@@ -28,7 +28,8 @@ pub fn heartbeat(status: &Status, sequence: Sequence, workers: &[u16], now: Time
             sequence: cell.sequence,
             domains: cell.domains,
             connections: 0,
-            connections_max: u32::from(workers.get(at).copied().unwrap_or(0)).saturating_mul(WORKER_CONNECTIONS),
+            connections_max: u32::from(workers.get(at).copied().unwrap_or(0))
+                .saturating_mul(WORKER_CONNECTIONS),
             detail: detail.map(|text| text.chars().take(DETAIL_MAX_BYTES / 4).collect()),
         }
     });

@@ -121,7 +121,11 @@ impl Index {
                 Ok(Some((Record::Commit(pins), _))) => {
                     records += pending_records + 1;
                     pending_records = 0;
-                    std::mem::take(&mut pending).apply(&mut self.domains, &mut self.refused, &mut self.touched);
+                    std::mem::take(&mut pending).apply(
+                        &mut self.domains,
+                        &mut self.refused,
+                        &mut self.touched,
+                    );
                     self.pins = Some(pins);
                     (self.log, self.number) = (Some(reader.log(records)?), number);
                 }

@@ -220,7 +220,9 @@ mod tests {
     fn revisions_never_go_back_and_never_change_their_content() {
         use headwater_edge_wire::checksum::Checksum;
         let entry = |revision: u32, sum: &[u8]| Entry::for_tests(Revision::from(revision), Checksum::of(sum));
-        let live = |revision: u32, sum: &[u8]| crate::index::descriptor_for_tests(Revision::from(revision), Checksum::of(sum));
+        let live = |revision: u32, sum: &[u8]| {
+            crate::index::descriptor_for_tests(Revision::from(revision), Checksum::of(sum))
+        };
         let budget = ArtifactBudget::default();
         for (said, held, is_new_epoch, code) in [
             (live(7, b"a"), entry(6, b"b"), false, None),

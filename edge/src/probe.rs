@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn only_all_workers_together_serve_a_generation() {
-        let worker = |worker, generation| Worker { pid: 1, worker, workers: 2, generation, domains: 0, refused: None };
+        let worker =
+            |worker, generation| Worker { pid: 1, worker, workers: 2, generation, domains: 0, refused: None };
         let refused = |n| Worker {
             refused: Some(RefusedGeneration { generation: n, reason: "no".into() }),
             ..worker(1, 6)

@@ -250,7 +250,8 @@ pub fn configure(
 fn files(settings: &Settings, cell: &CellSettings, is_root: bool) -> [(&'static str, String); 5] {
     let user = if is_root { format!("user {};\n", settings.nginx.user) } else { String::new() };
     let workers = cell.workers;
-    let main = format!("{user}worker_processes {workers};\nworker_rlimit_nofile {WORKER_FILES};\ndaemon off;\n");
+    let main =
+        format!("{user}worker_processes {workers};\nworker_rlimit_nofile {WORKER_FILES};\ndaemon off;\n");
     let proxies: String =
         settings.trusted_proxies.iter().map(|prefix| format!("set_real_ip_from {prefix};\n")).collect();
     let http = format!(
@@ -263,7 +264,8 @@ fn files(settings: &Settings, cell: &CellSettings, is_root: bool) -> [(&'static 
         addresses.iter().map(|address| format!("listen {address}{more} backlog=4096;\n")).collect()
     };
     let origins = &settings.origins;
-    let texts = |prefixes: &[crate::settings::Prefix]| prefixes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts =
+        |prefixes: &[crate::settings::Prefix]| prefixes.iter().map(ToString::to_string).collect::<Vec<_>>();
     let json = serde_json::json!({
         "resolvers": origins.resolvers.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "unsafe_loopback_origins": origins.unsafe_allow_loopback,

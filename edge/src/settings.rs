@@ -210,11 +210,9 @@ impl Settings {
     pub fn load(named: Option<&Path>) -> Result<Self, SettingsError> {
         let path = match named {
             Some(path) => path.to_owned(),
-            None => PLACES
-                .iter()
-                .map(PathBuf::from)
-                .find(|path| path.is_file())
-                .ok_or(SettingsError::NotFound)?,
+            None => {
+                PLACES.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or(SettingsError::NotFound)?
+            }
         };
         let bytes = crate::disk::read(&path, SETTINGS_MAX_BYTES)?;
         Self::parse(&String::from_utf8_lossy(&bytes), &path.display().to_string())

@@ -17,7 +17,7 @@ use headwater_edge_wire::verify::{Pins, Reader};
 
 use crate::build::{Built, Proof};
 use crate::control::Control;
-use crate::deliver::{Delivery, DeliverError};
+use crate::deliver::{DeliverError, Delivery};
 use crate::index::Draft;
 use crate::journal::{Put, Record};
 use crate::plan::{self, Refusal};
@@ -104,7 +104,9 @@ impl Delivery {
         let mut whole = snapshot.finish()?;
         incoming.finish()?;
         fail::fail_point!("edge.fetch.after");
-        whole.missing.extend(announced.entries().map(|(_, entry)| entry.checksum).filter(|sum| !self.store.has(sum)));
+        whole
+            .missing
+            .extend(announced.entries().map(|(_, entry)| entry.checksum).filter(|sum| !self.store.has(sum)));
         Ok(Read1 { whole, announced, content_key })
     }
 
@@ -145,10 +147,9 @@ impl Delivery {
         let is_new_epoch = next.epoch != self.index.cursor().0;
         let held = self.index.domains().get(&live.id);
         plan::admit(live, held, is_new_epoch, self.cells.len(), self.store.budget())?;
-        let bytes = self
-            .store
-            .get(&live.checksum)
-            .ok_or_else(|| Refusal::new("not_delivered", "the control plane does not deliver its artifact"))?;
+        let bytes = self.store.get(&live.checksum).ok_or_else(|| {
+            Refusal::new("not_delivered", "the control plane does not deliver its artifact")
+        })?;
         self.builder.build(live.clone(), content_key, &bytes, Proof::Signed(&next.keys))
     }
 

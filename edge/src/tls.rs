@@ -95,12 +95,15 @@ impl ServerCertVerifier for ByFingerprint {
         let authority = intermediates
             .iter()
             .find(|shown| AuthorityFingerprint::of(shown) == self.fingerprint)
-            .ok_or_else(|| rustls::Error::General("the listener does not show the authority of the token".into()))?;
+            .ok_or_else(|| {
+                rustls::Error::General("the listener does not show the authority of the token".into())
+            })?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
-            .build()
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
+                .build()
+                .map_err(|error| rustls::Error::General(error.to_string()))?;
         verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 

@@ -53,7 +53,13 @@ pub fn verify(settings: &Settings) -> Result<Report, Box<dyn std::error::Error +
     for number in CellNumber::first(u8::try_from(settings.cells.len()).unwrap_or(u8::MAX)) {
         let (cell, bad) = crate::cell::Cell::inspect(&layout.cell(number), number, Arc::clone(&key))?;
         damage.extend(bad);
-        damage.extend(cell.bad_keys()?.into_iter().map(|name| format!("cell {number}: {name} does not hold")));
+        damage
+            .extend(cell.bad_keys()?.into_iter().map(|name| format!("cell {number}: {name} does not hold")));
     }
-    Ok(Report { holds: damage.is_empty() && artifacts_lost == 0, domains: index.domains().len(), artifacts_lost, damage })
+    Ok(Report {
+        holds: damage.is_empty() && artifacts_lost == 0,
+        domains: index.domains().len(),
+        artifacts_lost,
+        damage,
+    })
 }

@@ -139,7 +139,10 @@ mod tests {
     use super::*;
 
     fn token() -> BootstrapToken {
-        BootstrapToken::new(SecretArray::from_slice(&[7; 32]).unwrap(), AuthorityFingerprint::of(b"authority"))
+        BootstrapToken::new(
+            SecretArray::from_slice(&[7; 32]).unwrap(),
+            AuthorityFingerprint::of(b"authority"),
+        )
     }
 
     #[test]
@@ -164,7 +167,8 @@ mod tests {
     fn fingerprints_are_read_as_tools_print_them() {
         let print = AuthorityFingerprint::of(b"x");
         let hex = hex::encode_upper(print.as_bytes());
-        let colons: Vec<_> = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap()).collect();
+        let colons: Vec<_> =
+            hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap()).collect();
         assert_eq!(AuthorityFingerprint::parse(&colons.join(":")), Some(print));
         assert_eq!(AuthorityFingerprint::parse("00"), None);
     }
