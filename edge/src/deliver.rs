@@ -49,9 +49,12 @@ pub enum DeliverError {
     /// The control plane.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A body that broke off or breaks a rule.
+    /// A body that broke off.
     #[error("the answer broke off: {0}")]
     Stream(String),
+    /// A body that breaks a rule.
+    #[error("the answer breaks a rule: {0}")]
+    Rule(String),
     /// A snapshot that must not be used.
     #[error("the snapshot is refused: {0}")]
     Snapshot(#[from] headwater_edge_wire::snapshot::SnapshotRefusal),
@@ -73,7 +76,7 @@ impl DeliverError {
             Self::Index(IndexError::Disk(error)) if error.is_full() => "disk_full",
             Self::Disk(_) | Self::Index(_) => "disk",
             Self::Control(error) => error.code(),
-            Self::Stream(_) => "broken_stream",
+            Self::Stream(_) | Self::Rule(_) => "broken_stream",
             Self::Snapshot(_) => "snapshot_refused",
             Self::NoRoom { .. } => "disk_full",
         }
@@ -167,7 +170,31 @@ impl Delivery {
                     bytes += size;
                     chunk.insert(checksum, size);
                 }
-                missing.extend(self.fetch_chunk(chunk, control)?);
+                missing.extend(self.fetch_split(chunk, control)?);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Fetches a chunk. Where one artifact breaks the rules of the stream, the others are asked for without it, so
+    /// that it holds up nobody.
+    fn fetch_split(
+        &self,
+        chunk: BTreeMap<Checksum, u64>,
+        control: &Control,
+    ) -> Result<BTreeMap<Checksum, u64>, DeliverError> {
+        let mut missing = BTreeMap::new();
+        let mut parts = vec![chunk];
+        while let Some(mut part) = parts.pop() {
+            match self.fetch_chunk(part.clone(), control) {
+                Ok(left) => missing.extend(left),
+                Err(DeliverError::Rule(_)) if part.len() > 1 => {
+                    let middle = part.keys().nth(part.len() / 2).copied();
+                    let upper = middle.map(|middle| part.split_off(&middle)).unwrap_or_default();
+                    parts.extend([upper, part]);
+                }
+                Err(DeliverError::Rule(_)) => missing.extend(part),
+                Err(error) => return Err(error),
             }
         }
         Ok(missing)
@@ -195,7 +222,7 @@ impl Delivery {
                     }
                     // Nobody asked for it, or it came damaged: that one alone is lost.
                     Ok(Some(_)) | Err(FrameError::Checksum(_)) => {}
-                    Err(error) => return Err(DeliverError::Stream(error.to_string())),
+                    Err(error) => return Err(DeliverError::Rule(error.to_string())),
                 }
             }
         }
