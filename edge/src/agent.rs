@@ -8,20 +8,18 @@ use std::time::{Duration, Instant};
 use headwater_edge_wire::artifact::ArtifactBudget;
 use headwater_edge_wire::ids::{AgentVersion, CellNumber, DomainId, Epoch, Generation, Sequence};
 use headwater_edge_wire::manifest::Page;
-use headwater_edge_wire::protocol::{Applied, ManifestQuery, REFUSED_MAX, RegisterRequest, Rejected};
-use headwater_edge_wire::tasks::{Outcome, TaskResult, Work};
+use headwater_edge_wire::protocol::{Applied, ManifestQuery, REFUSED_MAX, Rejected};
 use headwater_edge_wire::time::Timestamp;
-use headwater_edge_wire::token::{AuthorityFingerprint, BootstrapToken};
 use headwater_edge_wire::verify::{Pins, Reader, Refusal};
 
 use crate::backoff::Backoff;
 use crate::build::Builder;
 use crate::cell::Cell;
+use crate::connect::{ensure_control, register_first};
 use crate::control::{Control, ControlError};
 use crate::deliver::{DeliverError, Delivery};
 use crate::disk;
-use crate::heartbeat;
-use crate::identity::{self, Identity, Registration, RegistrationFile};
+use crate::identity::{Identity, RegistrationFile};
 use crate::index::Index;
 use crate::layout::Layout;
 use crate::pins::{self, PinsFile};
@@ -29,18 +27,13 @@ use crate::plan::{self, Facts, Step};
 use crate::probe::{self, Probe};
 use crate::process::{self, Runtime};
 use crate::settings::Settings;
-use crate::status::{CellStatus, Status, renew_at};
+use crate::status::{CellStatus, Status};
 use crate::store::Store;
-use crate::tls::{ClientIdentity, Trust};
+use crate::watch::{STATUS_EVERY, heartbeat_loop, keep_loop, keep_once, write_status};
 
 /// How long a new generation may take to be served by all workers before the loop goes on without it.
 const PROBE_WAIT: Duration = Duration::from_secs(5);
 const PROBE_EVERY: Duration = Duration::from_millis(20);
-/// How often nginx is looked after.
-const KEEP_EVERY: Duration = Duration::from_millis(250);
-const STATUS_EVERY: Duration = Duration::from_secs(1);
-const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(15);
-const HEARTBEAT_RANGE_SECONDS: (u32, u32) = (1, 300);
 
 /// What the loops share.
 pub struct Shared {
@@ -48,10 +41,10 @@ pub struct Shared {
     pub settings: Settings,
     /// Where things lie.
     pub layout: Layout,
-    status: Mutex<Status>,
-    wanted: Mutex<BTreeMap<CellNumber, Generation>>,
-    runtimes: Mutex<Vec<Runtime>>,
-    control: Mutex<Option<Arc<Control>>>,
+    pub(crate) status: Mutex<Status>,
+    pub(crate) wanted: Mutex<BTreeMap<CellNumber, Generation>>,
+    pub(crate) runtimes: Mutex<Vec<Runtime>>,
+    pub(crate) control: Mutex<Option<Arc<Control>>>,
 }
 
 impl Shared {
@@ -68,12 +61,12 @@ impl Shared {
         }
     }
 
-    fn status(&self) -> MutexGuard<'_, Status> {
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         lock(&self.status)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -218,26 +211,7 @@ fn open(
     })
 }
 
-/// Registers, however long it takes, and gives back what to pin.
-fn register_first(shared: &Shared, identity: &Identity) -> Pins {
-    let mut backoff = Backoff::default();
-    loop {
-        match ensure_control(shared, identity) {
-            Ok(registration) => {
-                return Pins {
-                    edge: identity.edge,
-                    epoch: Epoch::ZERO,
-                    through: Sequence::ZERO,
-                    keys: registration.answer.keys,
-                    keys_at: Timestamp::EPOCH,
-                };
-            }
-            Err(error) => pause(shared, &mut backoff, error.code(), &error.to_string()),
-        }
-    }
-}
-
-fn pause(shared: &Shared, backoff: &mut Backoff, code: &str, detail: &str) {
+pub(crate) fn pause(shared: &Shared, backoff: &mut Backoff, code: &str, detail: &str) {
     tracing::warn!(code, detail, failures = backoff.failures(), "tried again later");
     shared.status().failed(now(), code, detail);
     write_status(shared);
@@ -309,116 +283,6 @@ fn publish(shared: &Shared, delivery: &Delivery) {
             }),
         }
     }
-}
-
-/// Registers or renews where that is due, and has a client for this identity.
-fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Registration, ControlError> {
-    let file = RegistrationFile::new(&shared.layout);
-    let (known, _) = file.read(&identity.state_key);
-    let url = shared.settings.control.url.clone().unwrap_or_else(|| identity.control.clone());
-    let due = known.as_ref().is_none_or(|known| {
-        let spread = u64::from_be_bytes(
-            *blake3::hash(identity.csr.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 8]),
-        );
-        now() >= renew_at(known.received_at, known.answer.not_after, spread)
-    });
-    let registration = match known {
-        Some(known) if !due => known,
-        Some(known) => {
-            let renewed = connect(shared, identity, &url, Some(&known))
-                .and_then(|control| register(&control, identity, None));
-            match renewed {
-                Ok(renewed) => keep(&file, identity, renewed)?,
-                Err(error) => {
-                    let mut status = shared.status();
-                    status.alarm(
-                        now(),
-                        "renewal",
-                        &format!("the identity ends at {}: {error}", known.answer.not_after),
-                    );
-                    known
-                }
-            }
-        }
-        None => {
-            let token = identity::kept_token(&shared.layout).ok_or_else(|| ControlError::Answer {
-                route: "POST /register",
-                detail: "this edge has neither a certificate nor a token: enroll it with a new token".into(),
-            })?;
-            let parsed = BootstrapToken::parse(&token);
-            let authority = parsed.map_err(|error| ControlError::Untrusted(error.to_string()))?.authority();
-            let control = Control::new(
-                &url,
-                &configured_trust(shared)?.unwrap_or(Trust::Fingerprint(authority)),
-                None,
-            )?;
-            let registration = register(&control, identity, Some(token))?;
-            let registration = keep(&file, identity, registration)?;
-            identity::forget_token(&shared.layout);
-            *lock(&shared.control) = None;
-            registration
-        }
-    };
-    if due || lock(&shared.control).is_none() {
-        let control = connect(shared, identity, &url, Some(&registration))?;
-        *lock(&shared.control) = Some(Arc::new(control));
-    }
-    shared.status().identity_until = Some(registration.answer.not_after);
-    Ok(registration)
-}
-
-fn keep(
-    file: &RegistrationFile,
-    identity: &Identity,
-    new: Registration,
-) -> Result<Registration, ControlError> {
-    match file.write(&identity.state_key, &new) {
-        Ok(()) => Ok(new),
-        Err(error) => Err(ControlError::Answer { route: "POST /register", detail: error.to_string() }),
-    }
-}
-
-fn register(
-    control: &Control,
-    identity: &Identity,
-    token: Option<headwater_edge_wire::secret::SecretBytes>,
-) -> Result<Registration, ControlError> {
-    let request = RegisterRequest {
-        edge: identity.edge,
-        token,
-        agent: heartbeat::agent(),
-        csr: identity.csr.clone(),
-        sealing_key: identity.sealing_public,
-    };
-    let answer = control.register(&request)?;
-    if answer.edge != identity.edge {
-        let detail = format!("it is for edge {}", answer.edge);
-        return Err(ControlError::Answer { route: "POST /register", detail });
-    }
-    Ok(Registration { answer, received_at: now() })
-}
-
-fn configured_trust(shared: &Shared) -> Result<Option<Trust>, ControlError> {
-    let settings = &shared.settings.control;
-    if let Some(path) = &settings.ca_file {
-        let bytes = disk::read(path, 1 << 20).map_err(|error| ControlError::Untrusted(error.to_string()))?;
-        return Ok(Some(Trust::Authorities(String::from_utf8_lossy(&bytes).into_owned())));
-    }
-    Ok(settings.ca_sha256.as_deref().and_then(AuthorityFingerprint::parse).map(Trust::Fingerprint))
-}
-
-fn connect(
-    shared: &Shared,
-    identity: &Identity,
-    url: &str,
-    registration: Option<&Registration>,
-) -> Result<Control, ControlError> {
-    let answer = registration.map(|registration| &registration.answer);
-    let own = answer.map(|answer| Trust::Authorities(answer.authorities.clone()));
-    let trust = configured_trust(shared)?.or(own).unwrap_or(Trust::Authorities(String::new()));
-    let client =
-        answer.map(|answer| ClientIdentity { chain: &answer.certificate, key: identity.key_pem.expose() });
-    Control::new(url, &trust, client)
 }
 
 fn deliver_loop(shared: &Shared, delivery: &mut Delivery) -> ! {
@@ -607,121 +471,4 @@ fn probe_until(cell: &Cell, until: Instant) -> Option<Probe> {
             probed => return probed,
         }
     }
-}
-
-fn keep_once(shared: &Shared) {
-    for (at, number) in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX))
-        .into_iter()
-        .enumerate()
-    {
-        let dir = shared.layout.cell(number);
-        let want = lock(&shared.wanted).get(&number).copied();
-        let mut runtimes = lock(&shared.runtimes);
-        let Some((runtime, settings)) = runtimes.get_mut(at).zip(shared.settings.cells.get(at)) else {
-            continue;
-        };
-        if let Err(error) = runtime.keep(&dir, &shared.settings, Instant::now()) {
-            shared.status().alarm(now(), "nginx", &format!("cell {number}: {error}"));
-        }
-        let pid = runtime.master();
-        drop(runtimes);
-        let probed = want.and_then(|want| probe::generation(&dir, want).ok());
-        let (http_ready, https_ready) = (process::accepts(&settings.http), process::accepts(&settings.https));
-        let mut status = shared.status();
-        if let Some(cell) = status.cells.iter_mut().find(|cell| cell.cell == number) {
-            (cell.pid, cell.http_ready, cell.https_ready) = (pid, http_ready, https_ready);
-            cell.ready = matches!(probed, Some(Probe::Serves(_)));
-            if let Some(Probe::Serves(worker)) = probed {
-                cell.domains = worker.domains;
-            }
-        }
-    }
-}
-
-fn keep_loop(shared: &Shared) {
-    let mut written = Instant::now();
-    loop {
-        keep_once(shared);
-        if written.elapsed() >= STATUS_EVERY {
-            write_status(shared);
-            written = Instant::now();
-        }
-        std::thread::sleep(KEEP_EVERY);
-    }
-}
-
-fn write_status(shared: &Shared) {
-    let mut status = shared.status();
-    status.at = now();
-    if status.is_stale(status.at) {
-        let detail = "no fresh page from the control plane; what is active is served on";
-        let at = status.at;
-        status.alarm(at, "stale", detail);
-    } else {
-        status.alarms.retain(|alarm| alarm.code != "stale");
-    }
-    let bytes = serde_json::to_vec_pretty(&*status).unwrap_or_default();
-    drop(status);
-    let (path, beside) = (shared.layout.status(), disk::beside(&shared.layout.status()));
-    if let Err(error) = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, &path)) {
-        tracing::warn!(%error, "cannot write the status");
-    }
-}
-
-fn heartbeat_loop(shared: &Shared) {
-    let mut sequence = Sequence::ZERO;
-    let workers: Vec<u16> = shared.settings.cells.iter().map(|cell| cell.workers).collect();
-    let mut every = HEARTBEAT_DEFAULT;
-    loop {
-        let control = lock(&shared.control).clone();
-        let Some(control) = control else {
-            std::thread::sleep(KEEP_EVERY);
-            continue;
-        };
-        sequence = sequence.next().unwrap_or(Sequence::ZERO);
-        let body = heartbeat::heartbeat(&shared.status(), sequence, &workers, now());
-        match control.heartbeat(&body) {
-            Ok(answer) => {
-                let (least, most) = HEARTBEAT_RANGE_SECONDS;
-                every = Duration::from_secs(u64::from(answer.heartbeat_seconds.clamp(least, most)));
-                let apart = answer.at.as_millis().abs_diff(now().as_millis());
-                if apart > 300_000 {
-                    let detail =
-                        format!("the clock of this host is {} s apart from the control plane", apart / 1_000);
-                    shared.status().alarm(now(), "clock", &detail);
-                }
-                if answer.has_tasks
-                    && let Err(error) = do_tasks(shared, &control)
-                {
-                    tracing::warn!(%error, "tasks");
-                }
-            }
-            Err(error) => tracing::warn!(%error, "heartbeat"),
-        }
-        std::thread::sleep(every);
-    }
-}
-
-fn do_tasks(shared: &Shared, control: &Control) -> Result<(), ControlError> {
-    for task in control.tasks()?.items {
-        let result = heartbeat::unsupported(&task).unwrap_or_else(|| restart_cell(shared, task.work().ok()));
-        control.task_result(task.id, &result)?;
-    }
-    Ok(())
-}
-
-fn restart_cell(shared: &Shared, work: Option<Work>) -> TaskResult {
-    let mut runtimes = lock(&shared.runtimes);
-    let runtime = match work {
-        Some(Work::CellRestart { cell }) => runtimes.get_mut(usize::from(cell.get())),
-        _ => None,
-    };
-    let outcome = match runtime {
-        Some(runtime) => {
-            runtime.reload();
-            Outcome::Done
-        }
-        None => Outcome::Failed,
-    };
-    TaskResult { outcome, detail: None, output: serde_json::Value::Null }
 }

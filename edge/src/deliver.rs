@@ -3,15 +3,10 @@
 //! leaves the old state or the new one, and what a cell lacks is written whole at the next chance.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use headwater_edge_wire::cell::must_compact;
 use headwater_edge_wire::checksum::Checksum;
-use headwater_edge_wire::compiled::DeltaLine;
-use headwater_edge_wire::frame::{BULK_ARTIFACTS_MAX, Frame, FrameBounds, FrameDecoder, FrameError};
 use headwater_edge_wire::ids::{CellNumber, DomainId, Epoch, Sequence};
 use headwater_edge_wire::manifest::{Descriptor, LiveDescriptor, Page};
 use headwater_edge_wire::protocol::Refused;
@@ -20,7 +15,7 @@ use headwater_edge_wire::verify::{Pins, VerifiedPage};
 use crate::build::{Builder, Built, Proof};
 use crate::cell::{Cell, CellError};
 use crate::control::{Control, ControlError};
-use crate::disk::{self, At, DiskError};
+use crate::disk::DiskError;
 use crate::identity::Identity;
 use crate::index::{Entry, Index};
 use crate::journal::{IndexError, Record};
@@ -28,14 +23,8 @@ use crate::layout::Layout;
 use crate::pins::PinsFile;
 use crate::plan::{self, Names, Refusal};
 use crate::probe;
+use crate::spool::{Span, Spool};
 use crate::store::Store;
-
-/// The most bytes of artifacts that one request asks for.
-pub const FETCH_MAX_BYTES: u64 = 64 << 20;
-/// How often an artifact is asked for that a whole answer did not hold.
-pub const FETCH_ATTEMPTS: u32 = 3;
-/// How much of a body is read at once.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// Why a page or snapshot was not taken. What is served stays.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +100,8 @@ pub struct Delivery {
 
 /// A descriptor that may be taken, or why not.
 type Judged = (LiveDescriptor, Result<Built, Refusal>);
+/// The same with the line that cells read.
+pub type Checked = (LiveDescriptor, Result<(Built, Vec<u8>), Refusal>);
 
 impl Delivery {
     /// Takes a page.
@@ -132,115 +123,6 @@ impl Delivery {
             self.extend_cell(cell, &lines, &spool, &next);
         }
         Ok(())
-    }
-
-    /// Fetches what the store lacks. What a whole answer does not hold three times is left to be refused.
-    fn fetch_for(&self, page: &Page, control: &Control) -> Result<(), DeliverError> {
-        let mut missing = BTreeMap::new();
-        for descriptor in &page.descriptors {
-            let Descriptor::Live(live) = descriptor else { continue };
-            if live.size <= self.store.budget().bytes() as u64 && self.store.get(&live.checksum).is_none() {
-                missing.insert(live.checksum, live.size);
-            }
-        }
-        self.fetch(missing, control).map(drop)
-    }
-
-    /// Fetches artifacts into the store and gives back what did not come.
-    ///
-    /// # Errors
-    /// When an answer broke off or cannot be kept.
-    pub fn fetch(
-        &self,
-        mut missing: BTreeMap<Checksum, u64>,
-        control: &Control,
-    ) -> Result<BTreeMap<Checksum, u64>, DeliverError> {
-        self.have_room(missing.values().sum())?;
-        for _ in 0..FETCH_ATTEMPTS {
-            if missing.is_empty() {
-                break;
-            }
-            let wanted = std::mem::take(&mut missing);
-            let mut rest = wanted.into_iter().peekable();
-            while rest.peek().is_some() {
-                let (mut chunk, mut bytes) = (BTreeMap::new(), 0_u64);
-                while let Some((checksum, size)) = rest.next_if(|(_, size)| {
-                    chunk.is_empty() || (bytes + size <= FETCH_MAX_BYTES && chunk.len() < BULK_ARTIFACTS_MAX)
-                }) {
-                    bytes += size;
-                    chunk.insert(checksum, size);
-                }
-                missing.extend(self.fetch_split(chunk, control)?);
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Fetches a chunk. Where one artifact breaks the rules of the stream, the others are asked for without it, so
-    /// that it holds up nobody.
-    fn fetch_split(
-        &self,
-        chunk: BTreeMap<Checksum, u64>,
-        control: &Control,
-    ) -> Result<BTreeMap<Checksum, u64>, DeliverError> {
-        let mut missing = BTreeMap::new();
-        let mut parts = vec![chunk];
-        while let Some(mut part) = parts.pop() {
-            match self.fetch_chunk(part.clone(), control) {
-                Ok(left) => missing.extend(left),
-                Err(DeliverError::Rule(_)) if part.len() > 1 => {
-                    let middle = part.keys().nth(part.len() / 2).copied();
-                    let upper = middle.map(|middle| part.split_off(&middle)).unwrap_or_default();
-                    parts.extend([upper, part]);
-                }
-                Err(DeliverError::Rule(_)) => missing.extend(part),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(missing)
-    }
-
-    fn fetch_chunk(
-        &self,
-        mut chunk: BTreeMap<Checksum, u64>,
-        control: &Control,
-    ) -> Result<BTreeMap<Checksum, u64>, DeliverError> {
-        fail::fail_point!("edge.fetch.before");
-        let bounds = FrameBounds::artifacts(chunk.len(), self.store.budget());
-        let mut body = control.artifacts(chunk.keys().copied().collect())?;
-        let mut decoder = FrameDecoder::new(bounds);
-        let mut incoming = self.store.incoming();
-        let mut buffer = vec![0; CHUNK_BYTES];
-        loop {
-            let n = body.read(&mut buffer).map_err(|error| DeliverError::Stream(error.to_string()))?;
-            let Some(mut input) = buffer.get(..n).filter(|input| !input.is_empty()) else { break };
-            loop {
-                match decoder.read(&mut input) {
-                    Ok(None) => break,
-                    Ok(Some(Frame::Artifact { checksum, bytes })) if chunk.remove(&checksum).is_some() => {
-                        incoming.add(checksum, &bytes)?;
-                    }
-                    // Nobody asked for it, or it came damaged: that one alone is lost.
-                    Ok(Some(_)) | Err(FrameError::Checksum(_)) => {}
-                    Err(error) => return Err(DeliverError::Rule(error.to_string())),
-                }
-            }
-        }
-        decoder.finish().map_err(|error| DeliverError::Stream(error.to_string()))?;
-        incoming.finish()?;
-        fail::fail_point!("edge.fetch.after");
-        Ok(chunk)
-    }
-
-    /// Refuses a download that would leave too little room.
-    ///
-    /// # Errors
-    /// When there is too little room.
-    pub fn have_room(&self, download_bytes: u64) -> Result<(), DeliverError> {
-        let free = disk::free_bytes(self.layout.root())?;
-        // An artifact lies in the store and as a line in a cell.
-        let need = download_bytes.saturating_mul(2).saturating_add(self.min_free_bytes);
-        if free < need { Err(DeliverError::NoRoom { free, need }) } else { Ok(()) }
     }
 
     /// Verifies and compiles every descriptor of a page; the lines go to a file, so that memory holds one at a time.
@@ -309,10 +191,7 @@ impl Delivery {
     ///
     /// # Errors
     /// Never by a refusal.
-    pub fn checked(
-        &self,
-        batch: Vec<Judged>,
-    ) -> Result<Vec<(LiveDescriptor, Result<(Built, Vec<u8>), Refusal>)>, DeliverError> {
+    pub fn checked(&self, batch: Vec<Judged>) -> Result<Vec<Checked>, DeliverError> {
         let mut lines = Vec::new();
         let mut out = Vec::new();
         for (live, judged) in batch {
@@ -580,46 +459,3 @@ struct Verdict {
 
 /// The changes of a page: the cells of each domain and its line; without a line it is removed.
 type Lines = BTreeMap<DomainId, (u32, Option<Span>)>;
-
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    at: u64,
-    length: usize,
-}
-
-/// The lines of a page, on the disk.
-struct Spool {
-    path: std::path::PathBuf,
-    file: File,
-    end: u64,
-}
-
-impl Spool {
-    fn create(layout: &Layout) -> Result<Self, DiskError> {
-        disk::make_dir(&layout.staging(), disk::PRIVATE_DIR)?;
-        let path = layout.staging().join("lines.jsonl");
-        let file = disk::create(&path, disk::PRIVATE_FILE)?;
-        Ok(Self { path, file, end: 0 })
-    }
-
-    fn push(&mut self, line: &[u8]) -> Result<Span, DiskError> {
-        disk::write(&mut self.file, &self.path, line)?;
-        let span = Span { at: self.end, length: line.len() };
-        self.end += line.len() as u64;
-        Ok(span)
-    }
-
-    fn read(&self, span: Span) -> Result<Vec<u8>, DiskError> {
-        let mut line = vec![0; span.length];
-        self.file.read_exact_at(&mut line, span.at).at("read", &self.path)?;
-        Ok(line)
-    }
-}
-
-/// A line of a delta, for those who have the compiled domain at hand.
-///
-/// # Errors
-/// When JSON cannot hold it.
-pub fn delta_line(built: &Built) -> Result<Vec<u8>, headwater_edge_wire::canonical::CanonicalError> {
-    DeltaLine::Put(Box::new(built.compiled.clone())).line()
-}

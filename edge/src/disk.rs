@@ -195,5 +195,5 @@ pub fn discard(path: &Path) {
 /// When the file system does not say.
 pub fn free_bytes(path: &Path) -> Result<u64, DiskError> {
     let stat = nix::sys::statvfs::statvfs(path).map_err(io::Error::from).at("ask the free space of", path)?;
-    Ok(u64::from(stat.blocks_available()).saturating_mul(u64::from(stat.fragment_size())))
+    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
 }

@@ -66,9 +66,6 @@ pub struct Settings {
     /// Downloads are refused when less than this would stay free.
     #[serde(default = "default_free")]
     pub min_free_mib: u64,
-    /// Whether nginx goes on serving when the agent is told to end.
-    #[serde(default = "yes")]
-    pub cells_outlive_agent: bool,
 }
 
 /// How the control plane is reached.
@@ -197,9 +194,6 @@ const fn default_workers() -> u16 {
 }
 const fn default_free() -> u64 {
     64
-}
-const fn yes() -> bool {
-    true
 }
 
 impl Settings {
