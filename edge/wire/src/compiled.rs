@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 
-use crate::artifact::{Backup, Cache, Certificate, CheckedArtifact, Origin, Scheme};
+use crate::artifact::{Backup, Cache, Certificate, CheckedArtifact, Origin, Profile, Scheme};
 use crate::canonical::{self, CanonicalError};
 use crate::ids::{CertificateId, DomainId, Revision, Version};
 use crate::profile::Limits;
@@ -32,9 +32,48 @@ pub struct CompiledDomain {
     /// How answers are kept.
     pub cache: Cache,
     /// What clients may ask for.
-    pub security: Limits,
+    pub security: CompiledLimits,
     /// What the names are proven with.
     pub certs: Vec<CompiledCertificate>,
+}
+
+/// The numbers of a profile that the request path reads, in its units. The others stand in the fixed configuration, by
+/// the name of the profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompiledLimits {
+    /// The set of limits.
+    pub profile: Profile,
+    /// The longest body of a request.
+    pub body_bytes: u64,
+    /// The longest header of a request.
+    pub header_bytes: u32,
+    /// The longest key of the cache.
+    pub cache_key_bytes: u32,
+    /// How long a connection to the origin may take to open.
+    pub origin_connect_ms: u32,
+    /// How long the origin may be silent.
+    pub origin_read_ms: u32,
+    /// How often an idempotent request is tried again.
+    pub retries: u8,
+}
+
+impl From<&Limits> for CompiledLimits {
+    fn from(limits: &Limits) -> Self {
+        Self {
+            profile: limits.profile,
+            body_bytes: limits.body_max_bytes,
+            header_bytes: limits.header_max_bytes,
+            cache_key_bytes: limits.cache_key_max_bytes,
+            origin_connect_ms: millis(limits.origin_connect_timeout_seconds),
+            origin_read_ms: millis(limits.origin_io_timeout_seconds),
+            retries: limits.origin_retries,
+        }
+    }
+}
+
+fn millis(seconds: u32) -> u32 {
+    seconds.saturating_mul(1_000)
 }
 
 /// Where the content of a name comes from.
@@ -185,13 +224,12 @@ pub fn compile(artifact: &CheckedArtifact, keys: &OpenedKeys) -> Result<Compiled
         revision: artifact.revision,
         hosts: hosts.collect(),
         cache: artifact.cache.clone(),
-        security: *limits,
+        security: limits.into(),
         certs: certs.collect::<Result<_, _>>()?,
     })
 }
 
 fn compile_origin(origin: &Origin, limits: &Limits) -> CompiledOrigin {
-    let millis = |seconds: u32| seconds.saturating_mul(1_000);
     CompiledOrigin {
         scheme: origin.scheme,
         host: origin.host.clone(),

@@ -8,7 +8,7 @@ use crate::artifact::ArtifactBudget;
 use crate::checksum::Checksum;
 use crate::frame::{Frame, FrameBounds, FrameDecoder, FrameError};
 use crate::ids::{DomainId, Sequence};
-use crate::manifest::{DOMAINS_PER_EDGE_MAX, Descriptor, LiveDescriptor, Page};
+use crate::manifest::{DOMAINS_PER_EDGE_MAX, Descriptor, Page};
 use crate::verify::{Pins, Reader, Refusal, VerifiedPage};
 
 /// Why a snapshot is refused.
@@ -46,13 +46,22 @@ pub enum SnapshotRefusal {
     Incomplete,
 }
 
-/// One artifact of a snapshot.
+/// One part of a snapshot, in the order of the stream. The reader keeps neither descriptors nor artifacts: whoever reads
+/// puts them where there is room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// What the page says of it; [`LiveDescriptor::verify`] decides whether it may be used.
-    pub descriptor: LiveDescriptor,
-    /// Its bytes, of the announced checksum.
-    pub bytes: Vec<u8>,
+pub enum Part {
+    /// A page of live descriptors, verified.
+    Page(Box<VerifiedPage>),
+    /// The artifact of a descriptor that came before; [`crate::manifest::LiveDescriptor::verify`] decides whether it may
+    /// be used.
+    Artifact {
+        /// The domain whose descriptor names it.
+        id: DomainId,
+        /// The announced checksum, which the bytes have.
+        checksum: Checksum,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
 }
 
 /// A whole snapshot.
@@ -60,19 +69,19 @@ pub struct Part {
 pub struct Snapshot {
     /// The last page; [`Pins::after`] it is what to pin.
     pub last: VerifiedPage,
-    /// What every domain is, by its id.
-    pub domains: BTreeMap<DomainId, LiveDescriptor>,
+    /// Every domain that it holds.
+    pub domains: BTreeSet<DomainId>,
     /// Announced artifacts that did not come and must be asked for.
     pub missing: BTreeSet<Checksum>,
 }
 
-/// Reads a snapshot from slices as they come. It holds the descriptors and one frame.
+/// Reads a snapshot from slices as they come. It holds the names of domains and artifacts, one page and one frame.
 pub struct SnapshotReader {
     decoder: FrameDecoder,
     pins: Pins,
     reader: Reader,
     last: Option<VerifiedPage>,
-    domains: BTreeMap<DomainId, LiveDescriptor>,
+    domains: BTreeSet<DomainId>,
     wanted: BTreeMap<Checksum, DomainId>,
     has_artifacts: bool,
     domains_max: usize,
@@ -86,7 +95,7 @@ impl SnapshotReader {
             pins,
             reader,
             last: None,
-            domains: BTreeMap::new(),
+            domains: BTreeSet::new(),
             wanted: BTreeMap::new(),
             has_artifacts: false,
             domains_max: DOMAINS_PER_EDGE_MAX,
@@ -99,22 +108,22 @@ impl SnapshotReader {
         Self { domains_max: self.domains_max.min(max), ..self }
     }
 
-    /// Takes bytes from the front of `input` until an artifact is whole or the input is used up.
+    /// Takes bytes from the front of `input` until a part is whole or the input is used up.
     ///
     /// # Errors
     /// When the snapshot must not be used. [`FrameError::Checksum`] alone loses one artifact and can be gone on from.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Part>, SnapshotRefusal> {
-        while let Some(frame) = self.decoder.read(input)? {
-            match frame {
-                Frame::Page { signature, bytes } => {
-                    let after = self.last.as_ref().map_or(Sequence::ZERO, |last| last.page().through);
-                    let page = Page::verify_part(&bytes, &signature, &self.pins, self.reader, after)?;
-                    self.page(page)?;
-                }
-                Frame::Artifact { checksum, bytes } => return self.artifact(checksum, bytes).map(Some),
+        match self.decoder.read(input)? {
+            Some(Frame::Page { signature, bytes }) => {
+                let after = self.last.as_ref().map_or(Sequence::ZERO, |last| last.page().through);
+                let page = Page::verify_part(&bytes, &signature, &self.pins, self.reader, after)?;
+                self.page(&page)?;
+                self.last = Some(page.clone());
+                Ok(Some(Part::Page(Box::new(page))))
             }
+            Some(Frame::Artifact { checksum, bytes }) => self.artifact(checksum, bytes).map(Some),
+            None => Ok(None),
         }
-        Ok(None)
     }
 
     /// Says that no more bytes come.
@@ -132,7 +141,7 @@ impl SnapshotReader {
         }
     }
 
-    fn page(&mut self, verified: VerifiedPage) -> Result<(), SnapshotRefusal> {
+    fn page(&mut self, verified: &VerifiedPage) -> Result<(), SnapshotRefusal> {
         let page = verified.page();
         if let Some(last) = self.last.as_ref().map(VerifiedPage::page) {
             if self.has_artifacts || last.through == last.head {
@@ -147,20 +156,19 @@ impl SnapshotReader {
         }
         for descriptor in &page.descriptors {
             let live = match descriptor {
-                Descriptor::Live(live) => live.clone(),
+                Descriptor::Live(live) => live,
                 Descriptor::Removed(removed) => return Err(SnapshotRefusal::Removed(removed.id)),
             };
             if self.wanted.insert(live.checksum, live.id).is_some() {
                 return Err(SnapshotRefusal::Twice(live.id));
             }
-            if let Some(twice) = self.domains.insert(live.id, live) {
-                return Err(SnapshotRefusal::Twice(twice.id));
+            if !self.domains.insert(live.id) {
+                return Err(SnapshotRefusal::Twice(live.id));
             }
             if self.domains.len() > self.domains_max {
                 return Err(SnapshotRefusal::TooMany(self.domains_max));
             }
         }
-        self.last = Some(verified);
         Ok(())
     }
 
@@ -170,7 +178,6 @@ impl SnapshotReader {
         }
         self.has_artifacts = true;
         let id = self.wanted.remove(&checksum).ok_or(SnapshotRefusal::Unannounced(checksum))?;
-        let descriptor = self.domains.get(&id).cloned().ok_or(SnapshotRefusal::Unannounced(checksum))?;
-        Ok(Part { descriptor, bytes })
+        Ok(Part::Artifact { id, checksum, bytes })
     }
 }

@@ -1,12 +1,14 @@
 //! Snapshots: whole, in order, of one piece, or refused.
 
+use std::collections::BTreeMap;
+
 use headwater_edge_wire::artifact::{Artifact, ArtifactBudget};
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::frame::{FRAME_END, encode_artifact, encode_page};
 use headwater_edge_wire::ids::*;
 use headwater_edge_wire::manifest::*;
 use headwater_edge_wire::sign::Context;
-use headwater_edge_wire::snapshot::{Snapshot, SnapshotReader, SnapshotRefusal};
+use headwater_edge_wire::snapshot::{Part, Snapshot, SnapshotReader, SnapshotRefusal};
 use headwater_edge_wire::verify::Pins;
 
 use super::given::*;
@@ -44,12 +46,20 @@ fn artifact_frame(n: u32) -> Vec<u8> {
 
 fn read(stream: &[u8], pins: &Pins, slice: usize) -> Result<(Vec<DomainId>, Snapshot), SnapshotRefusal> {
     let mut snapshot = SnapshotReader::new(pins.clone(), reader(), ArtifactBudget::default());
-    let mut got = Vec::new();
+    let (mut got, mut told) = (Vec::new(), BTreeMap::new());
     for mut input in stream.chunks(slice) {
         while let Some(part) = snapshot.read(&mut input)? {
-            let agent = AgentVersion::CURRENT;
-            let checked = part.descriptor.verify(&part.bytes, &pins.keys, agent, ArtifactBudget::default());
-            got.push(checked.unwrap().artifact().id);
+            match part {
+                Part::Page(page) => told.extend(page.page().descriptors.iter().filter_map(|descriptor| {
+                    let Descriptor::Live(live) = descriptor else { return None };
+                    Some((live.id, live.clone()))
+                })),
+                Part::Artifact { id, bytes, .. } => {
+                    let agent = AgentVersion::CURRENT;
+                    let checked = told[&id].verify(&bytes, &pins.keys, agent, ArtifactBudget::default());
+                    got.push(checked.unwrap().artifact().id);
+                }
+            }
         }
     }
     snapshot.finish().map(|whole| (got, whole))

@@ -1,0 +1,474 @@
+//! The loops: one delivers, one keeps nginx running and asks it what it serves, one tells the control plane. They share
+//! a status and nothing else that can block; none of them ends because something fails.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headwater_edge_wire::artifact::ArtifactBudget;
+use headwater_edge_wire::ids::{AgentVersion, CellNumber, DomainId, Epoch, Generation, Sequence};
+use headwater_edge_wire::manifest::Page;
+use headwater_edge_wire::protocol::{Applied, ManifestQuery, REFUSED_MAX, Rejected};
+use headwater_edge_wire::time::Timestamp;
+use headwater_edge_wire::verify::{Pins, Reader, Refusal};
+
+use crate::backoff::Backoff;
+use crate::build::Builder;
+use crate::cell::Cell;
+use crate::connect::{ensure_control, register_first};
+use crate::control::{Control, ControlError};
+use crate::deliver::{DeliverError, Delivery};
+use crate::disk;
+use crate::identity::{Identity, RegistrationFile};
+use crate::index::Index;
+use crate::layout::Layout;
+use crate::pins::{self, PinsFile};
+use crate::plan::{self, Facts, Step};
+use crate::probe::{self, Probe};
+use crate::process::{self, Runtime};
+use crate::settings::Settings;
+use crate::status::{CellStatus, Status};
+use crate::store::Store;
+use crate::watch::{STATUS_EVERY, heartbeat_loop, keep_loop, keep_once, write_status};
+
+/// How long a new generation may take to be served by all workers before the loop goes on without it.
+const PROBE_WAIT: Duration = Duration::from_secs(5);
+const PROBE_EVERY: Duration = Duration::from_millis(20);
+
+/// What the loops share.
+pub struct Shared {
+    /// The settings.
+    pub settings: Settings,
+    /// Where things lie.
+    pub layout: Layout,
+    pub(crate) status: Mutex<Status>,
+    pub(crate) wanted: Mutex<BTreeMap<CellNumber, Generation>>,
+    pub(crate) runtimes: Mutex<Vec<Runtime>>,
+    pub(crate) control: Mutex<Option<Arc<Control>>>,
+}
+
+impl Shared {
+    fn new(settings: Settings) -> Self {
+        let layout = Layout::new(&settings.state_dir);
+        let runtimes = settings.cells.iter().map(|_| Runtime::default()).collect();
+        Self {
+            settings,
+            layout,
+            status: Mutex::new(Status::new(now())),
+            wanted: Mutex::default(),
+            runtimes: Mutex::new(runtimes),
+            control: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+        lock(&self.status)
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the clock of this host says.
+pub fn now() -> Timestamp {
+    Timestamp::from(chrono::Utc::now())
+}
+
+/// Runs the agent. It comes back only when it cannot begin.
+///
+/// # Errors
+/// When the state directory cannot be used, or another agent uses it.
+pub fn run(settings: Settings) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let shared = Arc::new(Shared::new(settings));
+    disk::make_dir(shared.layout.root(), disk::PASSABLE_DIR)?;
+    let _lock = hold_lock(&shared.layout)?;
+    let owner = process::owner(&shared.settings)?;
+    let numbers = CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX));
+    for (number, cell) in numbers.iter().zip(&shared.settings.cells) {
+        let dir = shared.layout.cell(*number);
+        disk::make_dir(&dir, disk::PASSABLE_DIR)?;
+        if process::configure(&dir, &shared.settings, cell, owner)? {
+            let mut runtimes = lock(&shared.runtimes);
+            // A cell that an earlier agent left running takes the new values over.
+            if let Some(runtime) = runtimes.get_mut(usize::from(number.get()))
+                && dir.join("current").exists()
+            {
+                runtime.keep(&dir, &shared.settings, Instant::now())?;
+                runtime.reload();
+            }
+        }
+    }
+    let identity = wait_for_identity(&shared);
+    let mut delivery = open(&shared, identity, owner)?;
+    boot_cells(&shared, &mut delivery);
+    for work in [keep_loop as fn(&Shared), heartbeat_loop] {
+        let shared = Arc::clone(&shared);
+        std::thread::Builder::new().spawn(move || work(&shared))?;
+    }
+    deliver_loop(&shared, &mut delivery)
+}
+
+/// Tells nginx of every cell to end, for an agent whose cells must not outlive it.
+pub fn stop_cells(settings: &Settings) {
+    let layout = Layout::new(&settings.state_dir);
+    for number in CellNumber::first(u8::try_from(settings.cells.len()).unwrap_or(u8::MAX)) {
+        process::stop_found(&layout.cell(number), settings);
+    }
+}
+
+type Lock = nix::fcntl::Flock<std::fs::File>;
+
+fn hold_lock(layout: &Layout) -> Result<Lock, Box<dyn std::error::Error + Send + Sync>> {
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(layout.lock())?;
+    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, _)| format!("another agent uses {}", layout.root().display()).into())
+}
+
+fn wait_for_identity(shared: &Shared) -> Arc<Identity> {
+    loop {
+        match Identity::load(&shared.layout) {
+            Ok(identity) => return Arc::new(identity),
+            Err(error) => {
+                tracing::error!(%error, "waiting");
+                shared.status().failed(now(), "not_enrolled", &error.to_string());
+                write_status(shared);
+                std::thread::sleep(STATUS_EVERY);
+            }
+        }
+    }
+}
+
+fn open(
+    shared: &Shared,
+    identity: Arc<Identity>,
+    owner: Option<crate::cell::Owner>,
+) -> Result<Delivery, Box<dyn std::error::Error + Send + Sync>> {
+    let layout = shared.layout.clone();
+    disk::discard(&layout.staging());
+    let budget = ArtifactBudget::default();
+    let key = Arc::clone(&identity.state_key);
+    let mut damage = identity.damage.clone();
+    let store = Store::open(&layout.artifacts(), budget)?;
+    let (index, found) = Index::open(&layout.index(), identity.edge, Arc::clone(&key))?;
+    damage.extend(found.damage);
+    let mut cells = Vec::new();
+    for number in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX)) {
+        let (cell, bad) = Cell::open(&layout.cell(number), number, Arc::clone(&key), owner)?;
+        damage.extend(bad);
+        damage.extend(
+            cell.bad_keys()?.iter().map(|name| format!("{} does not hold", cell.dir().join(name).display())),
+        );
+        cells.push(cell);
+    }
+    let pins_file = PinsFile::new(&layout);
+    let (registration, bad) = RegistrationFile::new(&layout).read(&key);
+    damage.extend(bad);
+    let (pinned, bad, mend) = pins_file.read(&key);
+    damage.extend(bad);
+    let from_index = index.pins().cloned();
+    let keys = registration.as_ref().map(|registration| registration.answer.keys.clone());
+    let fresh = keys.map(|keys| Pins {
+        edge: identity.edge,
+        epoch: Epoch::ZERO,
+        through: Sequence::ZERO,
+        keys,
+        keys_at: Timestamp::EPOCH,
+    });
+    let known = [pinned.clone(), from_index].into_iter().flatten().reduce(pins::higher).or(fresh);
+    let floor = cells.iter().map(Cell::place).max().unwrap_or_default();
+    let pins = match known.map(|known| pins::raised(known, floor)) {
+        Some(pins) => {
+            if mend || pinned.as_ref() != Some(&pins) {
+                pins_file.write(&key, &pins)?;
+            }
+            pins
+        }
+        // Not registered yet: the first answer brings the keys.
+        None => register_first(shared, &identity),
+    };
+    let owners: HashMap<u64, DomainId> =
+        index.domains().iter().flat_map(|(id, entry)| entry.hosts.iter().map(|host| (*host, *id))).collect();
+    let mut status = shared.status();
+    status.edge = Some(identity.edge);
+    damage.iter().for_each(|detail| status.alarm(now(), "damaged", detail));
+    drop(status);
+    let min_free_bytes = shared.settings.min_free_mib << 20;
+    let builder = Builder::new(Arc::clone(&identity), budget);
+    let faults = BTreeMap::new();
+    Ok(Delivery {
+        layout,
+        identity,
+        store,
+        index,
+        pins,
+        pins_file,
+        cells,
+        owners,
+        builder,
+        min_free_bytes,
+        faults,
+    })
+}
+
+pub(crate) fn pause(shared: &Shared, backoff: &mut Backoff, code: &str, detail: &str) {
+    tracing::warn!(code, detail, failures = backoff.failures(), "tried again later");
+    shared.status().failed(now(), code, detail);
+    write_status(shared);
+    std::thread::sleep(backoff.fail(rand::random()));
+}
+
+/// Every cell gets something to serve: what holds, else what the index says, else nothing at all; then nginx.
+fn boot_cells(shared: &Shared, delivery: &mut Delivery) {
+    for at in 0..delivery.cells.len() {
+        let Some(cell) = delivery.cells.get(at) else { continue };
+        let number = cell.number;
+        if cell.live().is_none() {
+            let outcome = delivery.rebuild(at, false).or_else(|_| delivery.rebuild(at, true));
+            match outcome {
+                Ok(0) => {}
+                Ok(missing) => {
+                    let detail = format!("cell {number} misses {missing} domains");
+                    delivery.lag(number, &detail);
+                    shared.status().alarm(now(), "domains_missing", &detail);
+                }
+                Err(error) => delivery.lag(number, &error),
+            }
+        }
+    }
+    // A key that does not hold is written anew from what is sealed in the index.
+    for at in 0..delivery.cells.len() {
+        let has_bad =
+            delivery.cells.get(at).and_then(|cell| cell.bad_keys().ok()).is_some_and(|bad| !bad.is_empty());
+        if has_bad {
+            delivery.mend_cell(at);
+        }
+    }
+    publish(shared, delivery);
+    keep_once(shared);
+}
+
+fn publish(shared: &Shared, delivery: &Delivery) {
+    let generations = delivery.cells.iter().filter_map(|cell| Some((cell.number, cell.generation()?)));
+    *lock(&shared.wanted) = generations.collect();
+    let mut status = shared.status();
+    (status.epoch, status.sequence) = delivery.index.cursor();
+    status.domains = delivery.index.domains().len();
+    status.refused = delivery.index.refused().len();
+    for refusal in delivery.index.refused().values().map(|standing| &standing.refused) {
+        if matches!(
+            refusal.code.as_str(),
+            "revision_conflict" | "lower_revision" | "bad_signature" | "unknown_key"
+        ) {
+            let detail = format!("{} revision {}: {}", refusal.domain, refusal.revision, refusal.detail);
+            status.alarm(now(), &refusal.code, &detail);
+        }
+    }
+    for cell in &delivery.cells {
+        let detail = delivery.faults.get(&cell.number).cloned();
+        let known = status.cells.iter_mut().find(|known| known.cell == cell.number);
+        match known {
+            Some(known) => (known.generation, known.detail) = (cell.generation(), detail),
+            None => status.cells.push(CellStatus {
+                cell: cell.number,
+                pid: None,
+                ready: false,
+                http_ready: false,
+                https_ready: false,
+                generation: cell.generation(),
+                epoch: Epoch::ZERO,
+                sequence: Sequence::ZERO,
+                domains: 0,
+                detail,
+            }),
+        }
+    }
+}
+
+fn deliver_loop(shared: &Shared, delivery: &mut Delivery) -> ! {
+    let mut backoff = Backoff::default();
+    let mut told = Told::default();
+    loop {
+        match deliver_once(shared, delivery, &mut told) {
+            Ok(()) => {
+                backoff.reset();
+                shared.status().trouble = None;
+                publish(shared, delivery);
+            }
+            Err((code, detail)) => {
+                publish(shared, delivery);
+                pause(shared, &mut backoff, code, &detail);
+            }
+        }
+    }
+}
+
+/// What the control plane has been told by this process.
+#[derive(Default)]
+struct Told {
+    applied: BTreeMap<CellNumber, (Epoch, Sequence)>,
+    refused: BTreeSet<(DomainId, Sequence)>,
+    head: Sequence,
+    has_gap: bool,
+}
+
+type Failure = (&'static str, String);
+
+fn deliver_once(shared: &Shared, delivery: &mut Delivery, told: &mut Told) -> Result<(), Failure> {
+    let of = |error: &ControlError| (error.code(), error.to_string());
+    let identity = Arc::clone(&delivery.identity);
+    ensure_control(shared, &identity).map_err(|error| of(&error))?;
+    let control =
+        lock(&shared.control).clone().ok_or(("identity", "there is no connection yet".to_owned()))?;
+    mend(delivery, &control)?;
+    publish(shared, delivery);
+    confirm(shared, delivery, told, &control).map_err(|error| of(&error))?;
+    let is_pending =
+        delivery.cells.iter().any(|cell| told.applied.get(&cell.number) != Some(&delivery.index.cursor()));
+    let facts = Facts {
+        pinned: pins::place(&delivery.pins),
+        index: delivery.index.cursor(),
+        head: told.head,
+        has_gap: told.has_gap,
+        is_pending,
+    };
+    let failed = |error: &DeliverError| (error.code(), error.to_string());
+    match plan::next(facts) {
+        Step::Snapshot(why) => {
+            tracing::info!(?why, "fetching everything");
+            let until = delivery.snapshot(&control, now()).map_err(|error| failed(&error))?;
+            (told.has_gap, told.head) = (false, delivery.index.cursor().1);
+            shared.status().fresh_until = Some(until);
+        }
+        Step::Poll(wait) => poll(shared, delivery, told, &control, wait)?,
+    }
+    publish(shared, delivery);
+    confirm(shared, delivery, told, &control).map_err(|error| of(&error))
+}
+
+fn poll(
+    shared: &Shared,
+    delivery: &mut Delivery,
+    told: &mut Told,
+    control: &Control,
+    wait: u32,
+) -> Result<(), Failure> {
+    let (epoch, after) = delivery.index.cursor();
+    let query = ManifestQuery { after, epoch: Some(epoch), wait: Some(wait) };
+    let (bytes, signature) = control.manifest(query).map_err(|error| (error.code(), error.to_string()))?;
+    let reader = Reader { agent: AgentVersion::CURRENT, now: now() };
+    match Page::verify(&bytes, &signature, &delivery.pins, reader) {
+        Ok(page) if page.page().epoch != epoch => told.has_gap = true,
+        Ok(page) => {
+            delivery.apply(&page, control).map_err(|error| (error.code(), error.to_string()))?;
+            told.head = page.page().head;
+            shared.status().fresh_until = Some(page.page().expires_at);
+        }
+        Err(Refusal::Gap { .. }) => told.has_gap = true,
+        Err(refusal) => {
+            let detail = format!("a page is refused: {refusal}");
+            shared.status().alarm(now(), refusal.code(), &detail);
+            let hint = match refusal {
+                Refusal::Ahead(_) | Refusal::Expired(_) => " (is the clock of this host right?)",
+                _ => "",
+            };
+            return Err(("page_refused", format!("{detail}{hint}")));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the cells that lag, after fetching what was lost.
+fn mend(delivery: &mut Delivery, control: &Control) -> Result<(), Failure> {
+    let behind: Vec<usize> = delivery
+        .cells
+        .iter()
+        .enumerate()
+        .filter(|(_, cell)| !delivery.is_current(cell))
+        .map(|(at, _)| at)
+        .collect();
+    if behind.is_empty() {
+        return Ok(());
+    }
+    let lost = delivery.lost();
+    if !lost.is_empty() {
+        delivery.fetch(lost, control).map_err(|error| (error.code(), error.to_string()))?;
+    }
+    behind.into_iter().for_each(|at| delivery.mend_cell(at));
+    Ok(())
+}
+
+/// Waits until the workers serve what they should, then reports refusals and, after them, what is applied: a change
+/// that was refused must never look applied.
+fn confirm(
+    shared: &Shared,
+    delivery: &mut Delivery,
+    told: &mut Told,
+    control: &Control,
+) -> Result<(), ControlError> {
+    let standing = delivery.index.refused();
+    told.refused
+        .retain(|(id, sequence)| standing.get(id).is_some_and(|standing| standing.sequence == *sequence));
+    let untold: Vec<_> = standing
+        .iter()
+        .map(|(id, standing)| ((*id, standing.sequence), standing.refused.clone()))
+        .filter(|(key, _)| !told.refused.contains(key))
+        .collect();
+    for chunk in untold.chunks(REFUSED_MAX) {
+        control
+            .rejected(&Rejected { refused: chunk.iter().map(|(_, refused)| refused.clone()).collect() })?;
+        told.refused.extend(chunk.iter().map(|(key, _)| *key));
+    }
+    let (epoch, sequence) = delivery.index.cursor();
+    if (epoch, sequence) == (Epoch::ZERO, Sequence::ZERO) {
+        return Ok(());
+    }
+    let until = Instant::now() + PROBE_WAIT;
+    for at in 0..delivery.cells.len() {
+        let Some(cell) = delivery.cells.get(at) else { continue };
+        let number = cell.number;
+        if told.applied.get(&number) == Some(&(epoch, sequence)) || !delivery.is_current(cell) {
+            continue;
+        }
+        match probe_until(cell, until) {
+            Some(Probe::Serves(_)) => {
+                fail::fail_point!("edge.ack.before");
+                control.applied(&Applied { cell: number, epoch, sequence })?;
+                fail::fail_point!("edge.ack.after");
+                told.applied.insert(number, (epoch, sequence));
+                set_applied(shared, number, epoch, sequence);
+            }
+            Some(Probe::Refused(reason)) => {
+                shared.status().alarm(now(), "generation_refused", &format!("cell {number}: {reason}"));
+                if let Some(cell) = delivery.cells.get_mut(at)
+                    && let Err(error) = cell.go_back()
+                {
+                    tracing::error!(%error, "cannot go back");
+                }
+                delivery.lag(number, &reason);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn set_applied(shared: &Shared, number: CellNumber, epoch: Epoch, sequence: Sequence) {
+    let mut status = shared.status();
+    if let Some(cell) = status.cells.iter_mut().find(|cell| cell.cell == number) {
+        (cell.epoch, cell.sequence) = (epoch, sequence);
+    }
+}
+
+fn probe_until(cell: &Cell, until: Instant) -> Option<Probe> {
+    let want = cell.generation()?;
+    loop {
+        fail::fail_point!("edge.probe.before");
+        let probed = probe::generation(cell.dir(), want).ok();
+        fail::fail_point!("edge.probe.after");
+        match probed {
+            Some(Probe::Mixed) | None if Instant::now() < until => std::thread::sleep(PROBE_EVERY),
+            probed => return probed,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The program `headwater-edge`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // The only provider of TLS in the tree; a second call says that it is there already.
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    #[cfg(feature = "failpoints")]
+    crash::arm();
+    match headwater_edge::cli::main(&headwater_edge::cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            use std::io::Write;
+            let _written = writeln!(std::io::stderr(), "headwater-edge: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Crash points for the tests: `HEADWATER_EDGE_CRASH=edge.write.before:3` kills the program at the third passing.
+#[cfg(feature = "failpoints")]
+mod crash {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    pub(crate) fn arm() {
+        let Ok(spec) = std::env::var("HEADWATER_EDGE_CRASH") else { return };
+        let (point, nth) = spec.split_once(':').unwrap_or((&spec, "1"));
+        let nth: u64 = nth.parse().unwrap_or(1);
+        let passed = AtomicU64::new(0);
+        let armed = fail::cfg_callback(point, move || {
+            if passed.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+                // No destructor runs, as in a real crash.
+                let _sent = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+            }
+        });
+        if let Err(error) = armed {
+            tracing::error!(%error, "cannot arm the crash point");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Black-box tests of the agent, one binary: a control plane that speaks mutual TLS and may be hostile, the real agent,
+//! real nginx with the real runtime. This file only declares the modules.
+
+// A test and its helpers may fail loudly.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod boot;
+mod crash;
+mod delivery;
+mod hostile;
+mod support;
