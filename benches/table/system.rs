@@ -41,6 +41,8 @@ pub struct System {
     /// The configuration of the demo.
     pub config: PathBuf,
     dir: PathBuf,
+    /// How many databases have been made.
+    databases: AtomicU64,
     /// The most memory that earlier processes of `serve` held.
     peak_before_kib: AtomicU64,
 }
@@ -89,6 +91,7 @@ impl System {
             database_url: Secret::new(text("/database_url")?.to_owned()),
             clusters: clusters.iter().map(cluster).collect::<Result<_>>()?,
             config: PathBuf::from(text("/config")?),
+            databases: AtomicU64::new(0),
             peak_before_kib: AtomicU64::new(0),
             demo,
             target_dir,
@@ -101,10 +104,12 @@ impl System {
         Api::new(format!("http://{}", self.api_address), self.token.clone())
     }
 
-    /// A fresh database beside the control one, with the control schema; gives its URL.
-    pub async fn database(&self, name: &str) -> Result<Secret> {
+    /// A fresh database beside the control one, with the control schema; gives its URL. Nothing drops it: the whole
+    /// server goes with the system, and a worker of autovacuum in it could not be ended by its owner.
+    pub async fn database(&self, purpose: &str) -> Result<Secret> {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{purpose}_{number}");
         let mut admin = PgConnection::connect(self.database_url.expose()).await?;
-        admin.execute(AssertSqlSafe(format!("drop database if exists {name} with (force)"))).await?;
         admin.execute(AssertSqlSafe(format!("create database {name}"))).await?;
         let (base, _) = self.database_url.expose().rsplit_once('/').context("database URL")?;
         let url = Secret::new(format!("{base}/{name}"));

@@ -383,14 +383,18 @@ impl Entry {
 }
 
 #[cfg(test)]
-pub(crate) fn descriptor_for_tests(
-    revision: Revision,
-    checksum: Checksum,
-) -> headwater_edge_wire::manifest::LiveDescriptor {
-    serde_json::from_value(serde_json::json!({
-        "sequence": 1, "id": uuid::Uuid::nil(), "domain": "example.com", "revision": revision,
-        "checksum": checksum, "size": 1,
-        "signature": {"key": "00".repeat(8), "value": "00".repeat(64)}, "cells": [0, 1], "keys": [],
-    }))
-    .unwrap()
+pub(crate) mod for_tests {
+    use super::{Checksum, Revision};
+
+    pub(crate) fn descriptor(
+        revision: Revision,
+        checksum: Checksum,
+    ) -> headwater_edge_wire::manifest::LiveDescriptor {
+        serde_json::from_value(serde_json::json!({
+            "sequence": 1, "id": uuid::Uuid::nil(), "domain": "example.com", "revision": revision,
+            "checksum": checksum, "size": 1,
+            "signature": {"key": "00".repeat(8), "value": "00".repeat(64)}, "cells": [0, 1], "keys": [],
+        }))
+        .unwrap()
+    }
 }

@@ -221,7 +221,7 @@ mod tests {
         use headwater_edge_wire::checksum::Checksum;
         let entry = |revision: u32, sum: &[u8]| Entry::for_tests(Revision::from(revision), Checksum::of(sum));
         let live = |revision: u32, sum: &[u8]| {
-            crate::index::descriptor_for_tests(Revision::from(revision), Checksum::of(sum))
+            crate::index::for_tests::descriptor(Revision::from(revision), Checksum::of(sum))
         };
         let budget = ArtifactBudget::default();
         for (said, held, is_new_epoch, code) in [
