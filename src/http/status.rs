@@ -22,6 +22,8 @@ use crate::rebuild::{self, Standing};
 const FOREIGN_LIMIT: Duration = Duration::from_secs(2);
 /// How long a deployment may wait before it counts as wrong, in seconds.
 const WAIT_MAX_SECONDS: i64 = 30;
+/// How long work on whole projections may be open before it is told.
+const BULK_WAIT_MAX_SECONDS: i64 = 300;
 /// How far a projection may be behind before it counts as wrong, in events.
 const LAG_MAX_EVENTS: i64 = 1_000;
 /// Foreign zones that are named, at most.
@@ -137,6 +139,21 @@ fn problems(status: &Status) -> Vec<String> {
                 target.name, target.ahead
             ));
         }
+    }
+    let enabled = status.targets.iter().any(|target| target.state == "enabled");
+    if !status.targets.is_empty() && !enabled {
+        problems
+            .push("no DNS cluster is enabled, nothing is deployed: headwater cluster enable NAME".to_owned());
+    }
+    let slow = |lane: &&LaneStatus| {
+        lane.oldest_seconds
+            > if lane.lane == "bulk_maintenance" { BULK_WAIT_MAX_SECONDS } else { WAIT_MAX_SECONDS }
+    };
+    for lane in status.lanes.iter().filter(slow) {
+        problems.push(format!(
+            "lane {}: {} operations are open, the oldest for {} s",
+            lane.lane, lane.open, lane.oldest_seconds
+        ));
     }
     for zones in &status.foreign_zones {
         problems.push(format!("{} holds {} zones that are not of this log", zones.target, zones.count));

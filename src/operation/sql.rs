@@ -150,14 +150,14 @@ macro_rules! held {
     };
 }
 
-/// The imperative work that is due: what was asked for, and how often it was tried. Ended is what the log says has.
+/// The imperative work that is due, what repairs before what only looks: what was asked for, and how often it was tried. Ended is what the log says has.
 pub(super) const DUE_RUN: &str = "select o.id, e.type, e.schema, e.data, coalesce(r.attempts, 0), r.error \
      from operations.operations o join events e on e.stream_id = o.id and e.revision = 1 and e.seq = 0 \
      left join operation_runs r on r.id = o.id \
      where o.lane = 'bulk_maintenance' and o.state in ('pending', 'running') \
      and coalesce(r.next_attempt_at, '-infinity') <= now() \
      and not exists (select from events f where f.stream_id = o.id and f.type = 'operation.finished') \
-     order by o.created_at, o.id limit 1";
+     order by o.kind = 'projection.verify', o.created_at, o.id limit 1";
 
 /// $1 operation, $2 lease, $3 owner, $4 whether it begins anew each time: counts a try.
 pub(super) const BEGIN_RUN: &str = concat!(

@@ -19,6 +19,7 @@ use headwater_events::ids::{ClusterId, Position};
 use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
 use serde::Serialize;
+use serde_json::{Value, json};
 use sqlx::Row;
 use sqlx::postgres::PgPool;
 use std::future::Future;
@@ -224,15 +225,54 @@ pub async fn run(
         }
         (Projection::Desired, Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
         (Projection::Desired, Intent::Rebuild) => {
-            desired::rebuild(&app.pool, watch).await.map(|_| Vec::new())
+            let found = or_gone(projection, desired::verify(&app.pool, domain, &mut *watch).await)?;
+            desired::rebuild(&app.pool, watch).await?;
+            Ok(found)
         }
         (Projection::Operations, _) => {
             let operations = Operations { moved: app.progress.sender() };
-            followed::run(app, &operations, &followed::sql::OPERATIONS_TABLES, intent, domain, watch).await
+            let tables = &followed::sql::OPERATIONS_TABLES;
+            let found = followed::verify(app, &operations, tables, domain, &mut *watch).await;
+            followed_by(
+                intent,
+                or_gone(projection, found)?,
+                followed::rebuild(app, &operations, tables, watch),
+            )
+            .await
         }
         (Projection::Audit, _) => {
-            followed::run(app, &Audit, &followed::sql::AUDIT_TABLES, intent, domain, watch).await
+            let tables = &followed::sql::AUDIT_TABLES;
+            let found = followed::verify(app, &Audit, tables, domain, &mut *watch).await;
+            followed_by(intent, or_gone(projection, found)?, followed::rebuild(app, &Audit, tables, watch))
+                .await
         }
+    }
+}
+
+/// What was found, after the rebuild if one is intended.
+async fn followed_by(
+    intent: Intent,
+    found: Vec<Difference>,
+    rebuild: impl Future<Output = Result<(), RebuildError>>,
+) -> Result<Vec<Difference>, RebuildError> {
+    if intent == Intent::Rebuild {
+        rebuild.await?;
+    }
+    Ok(found)
+}
+
+/// What a comparison before a rebuild found. A projection whose tables are gone differs as a whole.
+fn or_gone(
+    projection: Projection,
+    found: Result<Vec<Difference>, RebuildError>,
+) -> Result<Vec<Difference>, RebuildError> {
+    match found {
+        Err(RebuildError::Database(error)) if is_absent(&error) => {
+            let (key, live, expected) =
+                (Value::Array(Vec::new()), Value::Null, json!("the whole projection"));
+            Ok(vec![Difference::of_row(projection.name().to_owned(), key, live, expected)])
+        }
+        other => other,
     }
 }
 
@@ -277,7 +317,6 @@ fn is_absent(error: &sqlx::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
     #[test]
     fn a_difference_reads_right() {

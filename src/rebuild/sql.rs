@@ -47,8 +47,9 @@ pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 /// $1 name.
 pub(super) const DOMAIN: &str = "select holder from claims where ns = 1 and name = $1";
 
-pub(super) const DEPLOYMENTS: &str = "select count(*) from desired.deployments d join desired.clusters c \
-     on c.id = d.cluster_id and c.enabled";
+pub(super) const DEPLOYMENTS: &str = "select count(*) from desired.deployments d \
+     join desired.clusters c on c.id = d.cluster_id and c.enabled \
+     join desired.domains m on m.id = d.domain_id and m.current where d.wanted or d.state <> 'removed'";
 
 /// $1 version, $2 position, $3 state, $4 what went wrong.
 pub(super) const RECORD: &str = "insert into projection_cursors as c (name, version, position, state, last_error) \

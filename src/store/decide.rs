@@ -269,7 +269,7 @@ impl<'a> Decider<'a> {
                 if let Some((ns, name)) = claimed(command, aside) {
                     let holder = command.stream().id;
                     let read = self.loaded.admin.get(&index).and_then(|view| view.holder);
-                    self.batch.claims.push(Claim { ns, name: name.to_owned(), read, holder });
+                    self.batch.claims.push(Claim { ns, name: name.into_owned(), read, holder });
                 }
                 match aside {
                     Aside::Nothing => {}

@@ -14,6 +14,7 @@ use headwater_projections::desired::pause_key;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Json;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
@@ -277,15 +278,28 @@ async fn name(
 pub(super) fn claimed<'a>(
     command: &'a AdminCommand,
     aside: &'a crate::command::Aside,
-) -> Option<(Namespace, &'a str)> {
+) -> Option<(Namespace, Cow<'a, str>)> {
     match (command, aside) {
-        (AdminCommand::CreateTenant { name, .. }, _) => Some((Namespace::Tenant, name)),
-        (AdminCommand::CreateCluster { cluster, .. }, _) => Some((Namespace::Cluster, &cluster.name)),
-        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
-            Some((Namespace::Email, email))
+        (AdminCommand::CreateTenant { name, .. }, _) => Some((Namespace::Tenant, name.into())),
+        (AdminCommand::CreateCluster { cluster, .. }, _) => {
+            Some((Namespace::Cluster, (&cluster.name).into()))
         }
-        (AdminCommand::RequestOperation { requested, .. }, _) if requested.kind == Work::Rebuild => {
-            Some((Namespace::Rebuild, requested.projection.name()))
+        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
+            Some((Namespace::Email, email.into()))
+        }
+        (AdminCommand::RequestOperation { requested, .. }, _) => {
+            let name = requested.projection.name();
+            // A projection is rebuilt once at a time; of verifications only the very same one is not queued twice.
+            Some((
+                Namespace::Rebuild,
+                match requested.kind {
+                    Work::Rebuild => name.into(),
+                    Work::Verify => {
+                        let domain = requested.domain.as_ref().map_or("", DomainName::as_str);
+                        format!("verify {name} {domain} {}", requested.mend).into()
+                    }
+                },
+            ))
         }
         _ => None,
     }
@@ -300,7 +314,7 @@ async fn admin(
     if let Some((ns, name)) = claimed(command, aside) {
         let holder: Option<Uuid> = sqlx::query_scalar(sql::CLAIM)
             .bind(ns as i16)
-            .bind(name)
+            .bind(name.as_ref())
             .fetch_optional(&mut *connection)
             .await?;
         view.name_taken = holder.is_some();

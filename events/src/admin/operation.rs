@@ -4,7 +4,7 @@ use super::decide::plain;
 use super::{AdminCommand, AdminView};
 use crate::dns::DomainName;
 use crate::domain::Decided;
-use crate::event::{Event, OperationFinished, OperationRequested};
+use crate::event::{Event, OperationFinished, OperationRequested, Work};
 use crate::ids::{DomainId, OperationId, Revision, TenantId};
 use crate::reject::Reject;
 
@@ -19,8 +19,9 @@ pub(super) fn request(
     }
     if let Some(running) = view.running {
         let projection = requested.projection.name();
+        let what = if requested.kind == Work::Rebuild { "rebuilt" } else { "verified in the same way" };
         let detail = format!(
-            "{projection} is being rebuilt by operation {running}: wait until it has ended, or cancel it"
+            "{projection} is being {what} by operation {running}: wait until it has ended, or cancel it"
         );
         return Err(Reject::Conflict { code: "conflict", detail });
     }

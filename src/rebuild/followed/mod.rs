@@ -6,7 +6,7 @@
 pub(super) mod sql;
 
 use self::sql::Table;
-use super::{Difference, Intent, Kind, Phase, Progress, RebuildError, Watch};
+use super::{Difference, Kind, Phase, Progress, RebuildError, Watch};
 use crate::app::App;
 use crate::store::read::PAGE_MAX_EVENTS;
 use headwater_events::dns::DomainName;
@@ -21,29 +21,8 @@ const DIFFERENCES_MAX_COUNT: i64 = 1_000;
 /// How often a snapshot is taken anew because the cursor moved while it was taken.
 const SNAPSHOT_MAX_TRIES: usize = 50;
 
-/// Builds the projection anew, or compares it.
-pub(super) async fn run<P: Projection>(
-    app: &App,
-    projection: &P,
-    tables: &'static [Table],
-    intent: Intent,
-    domain: Option<&DomainName>,
-    watch: Watch<'_>,
-) -> Result<Vec<Difference>, RebuildError> {
-    match intent {
-        Intent::Rebuild => rebuild(app, projection, tables, watch).await.map(|()| Vec::new()),
-        Intent::Verify => {
-            let mut found = verify(app, projection, tables, watch).await?;
-            if let Some(name) = domain {
-                let concerns = |row: &Value| row["domain"] == name.as_str();
-                found.retain(|one| concerns(&one.live) || concerns(&one.expected));
-            }
-            Ok(found)
-        }
-    }
-}
-
-async fn rebuild<P: Projection>(
+/// Builds the projection anew.
+pub(super) async fn rebuild<P: Projection>(
     app: &App,
     projection: &P,
     tables: &[Table],
@@ -66,7 +45,23 @@ async fn rebuild<P: Projection>(
     Ok(())
 }
 
-async fn verify<P: Projection>(
+/// Compares it; of a domain, what concerns it.
+pub(super) async fn verify<P: Projection>(
+    app: &App,
+    projection: &P,
+    tables: &[Table],
+    domain: Option<&DomainName>,
+    watch: Watch<'_>,
+) -> Result<Vec<Difference>, RebuildError> {
+    let mut found = compare(app, projection, tables, watch).await?;
+    if let Some(name) = domain {
+        let concerns = |row: &Value| row["domain"] == name.as_str();
+        found.retain(|one| concerns(&one.live) || concerns(&one.expected));
+    }
+    Ok(found)
+}
+
+async fn compare<P: Projection>(
     app: &App,
     projection: &P,
     tables: &[Table],
