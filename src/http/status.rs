@@ -170,3 +170,45 @@ fn problems(status: &Status) -> Vec<String> {
     }
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(state: &'static str, lane: &str, oldest_seconds: i64) -> Vec<String> {
+        let target = TargetStatus {
+            id: uuid::Uuid::nil(),
+            name: "dns-1".into(),
+            state,
+            in_service: state == "enabled",
+            pending: 0,
+            oldest_pending_seconds: 0,
+            failing: 0,
+            ahead: 0,
+            reached_at: None,
+            last_error: None,
+        };
+        problems(&Status {
+            ok: true,
+            problems: Vec::new(),
+            log: String::new(),
+            head: Position::ZERO,
+            targets: vec![target],
+            failing: Vec::new(),
+            foreign_zones: Vec::new(),
+            projections: Vec::new(),
+            lanes: vec![LaneStatus { lane: lane.into(), open: 3, oldest_seconds }],
+            paused: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn what_stands_still_is_told() {
+        assert_eq!(told("enabled", "runtime", WAIT_MAX_SECONDS), Vec::<String>::new());
+        assert_eq!(told("enabled", "bulk_maintenance", BULK_WAIT_MAX_SECONDS), Vec::<String>::new());
+        let late = told("enabled", "runtime", WAIT_MAX_SECONDS + 1);
+        assert_eq!(late, ["lane runtime: 3 operations are open, the oldest for 31 s"]);
+        let off = told("disabled", "runtime", 0);
+        assert!(off.len() == 1 && off[0].contains("headwater cluster enable NAME"), "{off:?}");
+    }
+}

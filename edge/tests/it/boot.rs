@@ -113,12 +113,9 @@ fn a_flipped_byte_anywhere_takes_nothing_away() {
         }
     }
     control.mode(Mode::Honest);
+    control.lock().applied.clear();
     edge.start();
-    until("it ends at what is wanted", SOON, || {
-        control.lock().applied.clear();
-        std::thread::sleep(Duration::from_millis(200));
-        serves(&edge)
-    });
+    until("it ends at what is wanted", SOON, || control.is_applied() && serves(&edge));
 }
 
 /// Files of another edge, or of this one under another key, are as good as none.
