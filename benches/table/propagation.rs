@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 const SAMPLES: usize = 200;
 /// How often a PowerDNS is asked.
-const ASK_PAUSE: Duration = Duration::from_millis(2);
+const ASK_PAUSE: Duration = Duration::from_millis(5);
 /// The slowest samples whose stages are told.
 const SLOWEST_TOLD: usize = 4;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);

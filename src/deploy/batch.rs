@@ -176,7 +176,7 @@ async fn finish(
     // What has been seen is recorded while the rest is still asked for.
     let (seen, outcomes) = mpsc::unbounded_channel();
     let ask = async {
-        let mut answers = verify::verify(&context.target.cluster, checks);
+        let mut answers = verify::verify(&context.target, checks);
         let mut any = false;
         while let Some((at, answer)) = answers.next().await {
             any |= answer.is_ok();

@@ -3,6 +3,7 @@
 
 use super::fault::DeployError;
 use super::sql;
+use super::verify::IN_FLIGHT_MAX_ZONES;
 use crate::secret::Secret;
 use headwater_events::ids::ClusterId;
 use sqlx::migrate::Migrator;
@@ -11,7 +12,9 @@ use sqlx::{ConnectOptions, Row};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// The schema of a PowerDNS database, embedded.
 pub static TARGET_MIGRATIONS: Migrator = sqlx::migrate!("migrations/pdns");
@@ -78,6 +81,8 @@ pub struct Target {
     pub cluster: ClusterRow,
     /// Its database.
     pub pool: PgPool,
+    /// Turns for zones that are asked about, of all batches together.
+    pub(super) questions: Arc<Semaphore>,
 }
 
 impl Target {
@@ -91,7 +96,7 @@ impl Target {
             .max_connections(TARGET_MAX_CONNECTIONS)
             .acquire_timeout(Duration::from_secs(TARGET_CONNECT_SECONDS))
             .connect_lazy_with(options);
-        Ok(Self { cluster, pool })
+        Ok(Self { cluster, pool, questions: Arc::new(Semaphore::new(IN_FLIGHT_MAX_ZONES)) })
     }
 
     /// Brings its schema up to date. Several at once wait for each other; doing it again does nothing.

@@ -209,7 +209,7 @@ async fn read_back(
     if checks.is_empty() {
         checks.push(check(Vec::new()));
     }
-    let mut answers = verify::verify(&context.target.cluster, checks);
+    let mut answers = verify::verify(&context.target, checks);
     while let Some((_, answer)) = answers.next().await {
         if let Err(why) = answer {
             return Ok(Mended::Unseen(why));

@@ -33,14 +33,11 @@ impl Permit {
         if order == Order::Explicit {
             return Ok(Self(None));
         }
-        let mut held = control.begin().await.map_err(DeployError::control)?;
-        sqlx::query(sql::PERMIT_STAYS).execute(&mut *held).await.map_err(DeployError::control)?;
-        let lock = sqlx::query(sql::PERMIT).bind(cluster.to_string());
-        lock.execute(&mut *held).await.map_err(DeployError::control)?;
-        let enabled = sqlx::query_scalar::<_, bool>(sql::PERMITTED).bind(cluster.as_uuid());
-        match enabled.fetch_optional(&mut *held).await.map_err(DeployError::control)? {
-            Some(true) => Ok(Self(Some(held))),
-            _ => Err(DeployError::Disabled),
+        let mut held = control.begin_with(sql::PERMIT_BEGIN).await.map_err(DeployError::control)?;
+        let permitted = sqlx::query_scalar::<_, bool>(sql::PERMIT).bind(cluster.as_uuid());
+        match permitted.fetch_one(&mut *held).await.map_err(DeployError::control)? {
+            true => Ok(Self(Some(held))),
+            false => Err(DeployError::Disabled),
         }
     }
 

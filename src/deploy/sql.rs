@@ -32,14 +32,10 @@ pub(super) const LEASE_BREAK: &str = "select count(pg_terminate_backend(pid)) fr
        and database = (select oid from pg_database where datname = current_database())";
 
 /// A permit is held for as long as the target takes to commit, however long that is.
-pub(super) const PERMIT_STAYS: &str = "set local idle_in_transaction_session_timeout = 0";
+pub(super) const PERMIT_BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = 0";
 
-/// $1 cluster, as text: held by whoever writes to it, together with others.
-pub(super) const PERMIT: &str = "select pg_advisory_xact_lock_shared(7011, hashtext($1))";
-
-/// $1 cluster: whether it may be written. In a statement of its own, after the lock, so that it sees what was committed
-/// before.
-pub(super) const PERMITTED: &str = "select enabled from desired.clusters where id = $1";
+/// $1 cluster: the lock that whoever writes holds together with others, then whether the cluster may be written.
+pub(super) const PERMIT: &str = "select deploy_permit($1)";
 
 /// $1 cluster, as text: had when nobody writes to it.
 pub(super) const PERMITS_ENDED: &str = "select pg_advisory_xact_lock(7011, hashtext($1))";
@@ -159,9 +155,7 @@ pub const ALL: &[&str] = &[
     LEASE_END,
     LEASE_ALIVE,
     LEASE_BREAK,
-    PERMIT_STAYS,
     PERMIT,
-    PERMITTED,
     PERMITS_ENDED,
     DUE,
     CLAIM,

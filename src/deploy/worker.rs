@@ -27,6 +27,9 @@ const WRITING_MAX_BATCHES: usize = 2;
 const BATCHES_MAX_COUNT: usize = 8;
 /// Very large zones on their way at once.
 const LARGE_MAX_COUNT: usize = 1;
+/// How soon after a claim the next one is made: what comes in between shares a batch. A change that comes alone is
+/// claimed at once.
+const CLAIM_SPACING: Duration = Duration::from_millis(25);
 /// Events or records of one batch, about.
 const BATCH_MAX_WEIGHT: i64 = 30_000;
 /// How often contact is noted in the database.
@@ -68,6 +71,7 @@ pub(super) async fn run(app: App, cluster: ClusterRow, stop: CancellationToken) 
         whole: BTreeSet::new(),
         down: None,
         unseen: false,
+        spaced: None,
         contact: None,
         noted: None,
         probed: None,
@@ -90,6 +94,8 @@ struct Worker {
     down: Option<(Instant, Duration)>,
     /// Whether its listeners did not answer when they were asked last.
     unseen: bool,
+    /// Before when nothing is claimed.
+    spaced: Option<Instant>,
     contact: Option<Instant>,
     noted: Option<Instant>,
     probed: Option<Instant>,
@@ -102,6 +108,7 @@ impl Worker {
         let mut wake = true;
         loop {
             if !wake {
+                let next_look = self.next_look();
                 tokio::select! {
                     () = stop.cancelled() => break,
                     moved = head.changed() => if moved.is_err() { break },
@@ -109,7 +116,7 @@ impl Worker {
                     done = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => {
                         if let Some(done) = done { self.done(done).await; }
                     }
-                    () = tokio::time::sleep(self.app.config.deploy.poll) => {}
+                    () = tokio::time::sleep_until(next_look) => {}
                 }
             }
             if stop.is_cancelled() {
@@ -156,13 +163,29 @@ impl Worker {
         {
             return Ok(false);
         }
+        if self.spaced.is_some_and(|until| Instant::now() < until) {
+            return Ok(false);
+        }
+        self.spaced = Some(Instant::now() + CLAIM_SPACING);
         let in_hand = self.holds.domains();
         let most = self.app.config.deploy.batch_domains;
         let due = claim::due(&self.app.pool, self.cluster.id, &in_hand, most).await?;
         if due.is_empty() {
             return Ok(false);
         }
-        Ok(self.start(&context, due))
+        let more = self.start(&context, due);
+        if more {
+            // A full batch waits for nobody.
+            self.spaced = None;
+        }
+        Ok(more)
+    }
+
+    /// When to look again if nothing wakes the worker: at its poll, or when what came since the last claim is due.
+    fn next_look(&self) -> Instant {
+        let now = Instant::now();
+        let poll = now + self.app.config.deploy.poll;
+        self.spaced.filter(|until| *until > now).map_or(poll, |until| until.min(poll))
     }
 
     /// Sorts what is due into a batch and, if there is room, one large zone.
