@@ -13,6 +13,7 @@ local PARSED_MAX_BYTES = 512
 local PARSED_MAX, PASS_MAX, PASS_URI_MAX_BYTES, PASS_SECONDS = 4096, 8192, 1024, 30
 local REVALIDATED_SECONDS = 86400 * 30
 local PREFIX = ngx.config.prefix()
+local NO_VERSION = ("\0"):rep(8)
 local passes = assert(lrucache.new(PASS_MAX))
 
 local function refuse(status)
@@ -120,12 +121,19 @@ local function pass(h)
   passes:set(h.prefix .. var.host .. uri, true, PASS_SECONDS)
 end
 
--- RFC 9111 4.4: an unsafe method that succeeded makes what is stored under its URI invalid.
+-- RFC 9111 4.4: an unsafe method that succeeded makes what is stored under its URI invalid. Workers may hold the file open: its first
+-- bytes, which nginx reads for each hit, are made those of no version before the name goes.
 local function invalidate()
   local rest = "://" .. var.host .. var.request_uri
   for _, scheme in ipairs { "http", "https" } do
     local name = ngx.md5(var.hw_d .. scheme .. rest)
-    os.remove(PREFIX .. "cache/" .. sub(name, 32, 32) .. "/" .. sub(name, 30, 31) .. "/" .. name)
+    local path = PREFIX .. "cache/" .. sub(name, 32, 32) .. "/" .. sub(name, 30, 31) .. "/" .. name
+    local file = io.open(path, "r+b")
+    if file then
+      file:write(NO_VERSION)
+      file:close()
+      os.remove(path)
+    end
   end
 end
 
