@@ -16,6 +16,7 @@ use headwater_edge_wire::protocol::*;
 use headwater_edge_wire::seal::{ContentKey, SealingPublicKey};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
 use headwater_edge_wire::sign::{Context, KeyRing, SigningKey};
+use headwater_edge_wire::tasks::{Task, TaskPage, TaskResult, Work};
 use headwater_edge_wire::time::Timestamp;
 use headwater_edge_wire::token::{AuthorityFingerprint, BootstrapToken};
 use rcgen::{
@@ -66,6 +67,11 @@ pub struct State {
     pub cells: u8,
     pub life: Duration,
     pub snapshots: u32,
+    pub tasks: Vec<Task>,
+    pub results: Vec<(String, TaskResult)>,
+    /// Whether the result of a task gets lost on its way.
+    pub loses_results: bool,
+    next: Option<SigningKey>,
     first_page: Option<(Vec<u8>, String)>,
     content_key: ContentKey,
     signing: SigningKey,
@@ -124,6 +130,10 @@ impl Control {
             cells,
             life: Duration::from_secs(7 * 86_400),
             snapshots: 0,
+            tasks: Vec::new(),
+            results: Vec::new(),
+            loses_results: false,
+            next: None,
             first_page: None,
             content_key: ContentKey::generate().unwrap(),
             signing: SigningKey::generate().unwrap(),
@@ -197,6 +207,28 @@ impl State {
         self.changes.insert(live.id, Descriptor::Live(live));
     }
 
+    /// The next pages bring a second key, signed by the first.
+    pub fn announce_key(&mut self) {
+        self.next = Some(SigningKey::generate().unwrap());
+    }
+
+    /// From now on the announced key signs and the one before is not in the ring; a forger has got hold of it.
+    pub fn rotate_key(&mut self) {
+        let next = self.next.take().unwrap();
+        self.forger = std::mem::replace(&mut self.signing, next);
+    }
+
+    fn ring(&self) -> KeyRing {
+        let keys = std::iter::once(&self.signing).chain(&self.next);
+        KeyRing::new(keys.map(|key| key.public().unwrap()).collect()).unwrap()
+    }
+
+    /// Asks for work.
+    pub fn ask(&mut self, n: u128, work: &Work) {
+        let id = TaskId::from_uuid(uuid(n));
+        self.tasks.push(Task::new(id, work, now().plus(Duration::from_secs(60))).unwrap());
+    }
+
     /// Signs an artifact by a key that nobody pinned.
     pub fn forge(&self, checksum: &Checksum) -> headwater_edge_wire::sign::Signature {
         self.forger.sign_artifact(checksum).unwrap()
@@ -226,7 +258,7 @@ impl State {
             head: self.head.try_into().unwrap(),
             issued_at: now(),
             expires_at: now().plus(Duration::from_secs(60)),
-            keys: KeyRing::new(vec![self.signing.public().unwrap()]).unwrap(),
+            keys: self.ring(),
             content_key: self.content_key.seal_to(version, self.edge, &self.sealing.unwrap()).unwrap(),
             descriptors,
         }
@@ -334,7 +366,7 @@ fn serve(
                 sequence: beat.sequence,
                 at: now(),
                 heartbeat_seconds: 1,
-                has_tasks: false,
+                has_tasks: !state.lock().unwrap().tasks.is_empty(),
             };
             state.lock().unwrap().heartbeats.push(beat);
             answer(&mut tls, 200, "", &serde_json::to_vec(&reply).unwrap())
@@ -353,6 +385,20 @@ fn serve(
         ("POST", "/rejected") => {
             let rejected = Rejected::parse(&body).unwrap();
             state.lock().unwrap().rejected.extend(rejected.refused);
+            answer(&mut tls, 204, "", b"")
+        }
+        ("GET", "/tasks") => {
+            let page = TaskPage { items: state.lock().unwrap().tasks.clone() };
+            answer(&mut tls, 200, "", &serde_json::to_vec(&page).unwrap())
+        }
+        ("POST", path) if path.starts_with("/tasks/") => {
+            let id = path.split('/').nth(2).unwrap().to_owned();
+            let mut state = state.lock().unwrap();
+            state.results.push((id.clone(), TaskResult::parse(&body).unwrap()));
+            if state.loses_results {
+                return answer(&mut tls, 503, "", b"{}");
+            }
+            state.tasks.retain(|task| task.id.to_string() != id);
             answer(&mut tls, 204, "", b"")
         }
         _ => answer(&mut tls, 404, "", b"{}"),
@@ -380,7 +426,7 @@ fn register(
         certificate: certificate.pem(),
         not_after: now().plus(state.life),
         authorities: authority.pem.clone(),
-        keys: KeyRing::new(vec![state.signing.public().unwrap()]).unwrap(),
+        keys: state.ring(),
         cells: state.cells,
         heartbeat_seconds: 1,
     };

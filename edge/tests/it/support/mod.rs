@@ -2,6 +2,7 @@
 
 pub mod control;
 pub mod edge;
+pub mod https;
 
 use std::time::{Duration, Instant};
 
