@@ -29,6 +29,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use uuid::Uuid;
 
+/// Descriptors of a page.
+const PAGE_MAX: usize = 500;
+
 /// How the control plane behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -292,10 +295,20 @@ impl State {
     fn snapshot(&mut self) -> Vec<u8> {
         self.snapshots += 1;
         let live = self.changes.values().filter(|change| matches!(change, Descriptor::Live(_))).cloned();
-        let page = self.page(0, self.head, live.collect());
-        let signed = page.sign(&self.signing, Context::Snapshot).unwrap();
-        let mut out = encode_page(signed.signature, &signed.bytes).unwrap();
-        for descriptor in &page.descriptors {
+        let mut live: Vec<_> = live.collect();
+        live.sort_by_key(Descriptor::sequence);
+        let whole = self.page(0, self.head, Vec::new());
+        let (mut out, mut after) = (Vec::new(), whole.after);
+        let mut parts: Vec<_> = live.chunks(PAGE_MAX).collect();
+        let last = parts.pop().unwrap_or_default();
+        for part in parts.into_iter().chain([last]) {
+            let through = if part == last { whole.head } else { part.last().unwrap().sequence() };
+            let page = Page { after, through, descriptors: part.to_vec(), ..whole.clone() };
+            let signed = page.sign(&self.signing, Context::Snapshot).unwrap();
+            out.extend(encode_page(signed.signature, &signed.bytes).unwrap());
+            after = through;
+        }
+        for descriptor in &live {
             let Descriptor::Live(live) = descriptor else { continue };
             if self.mode != Mode::Withheld {
                 let bytes = &self.artifacts[&live.checksum];
