@@ -31,6 +31,11 @@ local function narrow(h)
   return h.prefix
 end
 
+local function key_of(prefix)
+  return ngx.md5_bin(prefix .. var.scheme .. "://" .. var.host .. var.request_uri)
+end
+
+-- A request with Authorization reads the cache only where the answer to such a request was called public.
 local function serve(h)
   var.hw_o = h.packed
   var.hw_rev = h.rev
@@ -43,6 +48,7 @@ local function serve(h)
       var.hw_by = "1"
     end
   end
+  if var.http_authorization and not stored:get("p" .. key_of(h.prefix)) then var.hw_by = "1" end
   if h.narrow then return narrow(h) end
   return h.prefix
 end
@@ -104,7 +110,7 @@ end
 -- A 304 renews an answer without changing its stored header: the time of the last one is kept beside it.
 local function revalidated(p, age)
   local status = var.upstream_cache_status
-  local key = "r" .. ngx.md5_bin(var.hw_d .. var.scheme .. "://" .. var.host .. var.request_uri)
+  local key = "r" .. key_of(var.hw_d)
   if status == "REVALIDATED" then
     stored:set(key, ngx.time(), REVALIDATED_SECONDS)
     return 0
@@ -137,8 +143,12 @@ local function invalidate()
   end
 end
 
--- u: an unsafe method succeeded; n: the answer may not be stored.
+-- u: an unsafe method succeeded; n: the answer may not be stored; p: it may, in spite of Authorization.
 local function flagged(p)
+  if p.flag == "p" then
+    if var.upstream_cache_status ~= "HIT" then stored:set("p" .. key_of(var.hw_d), true, p.ttl) end
+    return
+  end
   if p.flag == "u" then
     invalidate()
   elseif p.flag == "n" then

@@ -171,9 +171,11 @@ local function remember(p, d, headers, key)
   end
 end
 
--- n: not storable by what the origin said (never by what this client sent); u: an unsafe method succeeded.
+-- n: not storable by what the origin said (never by what this client sent); u: an unsafe method succeeded; p: stored in spite of
+-- Authorization, because the origin calls it public.
 local function flags_of(d, status, method, own)
   if not SAFE[method] then return status >= 200 and status < 400 and "u" or "-" end
+  if d.store and var.http_authorization then return "p" end
   if method == "GET" and status < 500 and status ~= 304 and not own and not d.store and not d.keep and not var.http_authorization then
     return "n"
   end
@@ -210,6 +212,7 @@ function M.header()
   if key and stale_serves(status, key) then return ngx.exit(ngx.ERROR) end
   local d = policy.decide {
     status = status, headers = headers, cache = p.c, now = ngx.time(), length = tonumber(var.sent_http_content_length),
+    authorized = var.http_authorization ~= nil,
     default_before = key and status == 304 and stored:get("d" .. key) ~= nil,
   }
   if key and d.store then remember(p, d, headers, key) end
