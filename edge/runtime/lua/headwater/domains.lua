@@ -5,12 +5,13 @@
 local cjson = require "cjson.safe"
 local check = require "headwater.check"
 local bit = require "bit"
-local concat, byte, find, sub, match, gmatch = table.concat, string.byte, string.find, string.sub, string.match, string.gmatch
+local concat, format, byte, find, sub, match, gmatch = table.concat, string.format, string.byte, string.find, string.sub, string.match, string.gmatch
 local crc32, band = ngx.crc32_short, bit.band
 
 local M = {}
 local PARTS = 256
 local POLICIES_MAX = 1024
+local HEAD = 9             -- lines before the origins; the last of them tells how many these are
 local SHARED_MAX = 16       -- how many origins of a domain are looked through for an equal one
 
 --- A map from strings in parts.
@@ -60,7 +61,7 @@ function Recent:forget(key)
 end
 
 -- A record: lines that are parted by line feeds, fields that are parted by tabs; check.lua lets neither into a string.
---   id, domain, revision, generation, cache, security, certificates as JSON or nothing, number of origins, the origins, the hostnames
+--   a hash, id, domain, revision, generation, cache, security, certificates as JSON or nothing, number of origins, the origins, the hostnames
 local TAB = "\t"
 local function cache_text(c)
   return (c.enabled and "1\t" or "0\t") .. (c.respect_origin_headers and "1\t" or "0\t") .. c.edge_ttl_seconds .. TAB .. c.browser_ttl_seconds .. TAB
@@ -79,7 +80,7 @@ local function origin_text(o, name)
 end
 
 -- Used again and again: a hundred thousand domains are written in one go.
-local origins, origin_count = {}, 0       -- of the domain that is being written
+local origins, origin_count, host_lines = {}, 0, {}       -- of the domain that is being written
 local function line_of(o, name)
   local text = origin_text(o, name)
   for i = 1, origin_count do
@@ -91,29 +92,29 @@ local function line_of(o, name)
   return origin_count
 end
 
+-- LuaJIT hashes long strings by a few of their bytes. Records of domains that are alike would all be one chain of its table, and every new
+-- one would be compared with all: so what is kept begins with a hash of the whole name, and is put together in one go.
+local function hashed(s) return format("%08x", crc32(s)) end
+
 --- The record of a checked domain. `n` is the generation that brings it.
+local out = {}
 function M.record(d, n)
-  local hosts
+  out[1], out[2], out[3], out[4], out[5] = hashed(d.id), d.id, d.domain, d.revision, n
+  out[6], out[7], out[8] = cache_text(d.cache), security_text(d.security), d.certs and #d.certs > 0 and cjson.encode(d.certs) or ""
   origin_count = 0
+  local count = 0
   for name, h in pairs(d.hosts) do
-    local b, line = h.backup, name .. TAB .. line_of(h.origin, name)
-    if b then
-      line = line .. TAB .. line_of(b.origin, name) .. TAB .. b.failure_threshold .. TAB .. b.recovery_threshold .. TAB .. b.hold_down_seconds .. TAB
-        .. b.failback_delay_seconds
-    end
-    if not hosts then
-      hosts = line
-    elseif type(hosts) == "string" then
-      hosts = { hosts, line }
-    else
-      hosts[#hosts + 1] = line
-    end
+    local b = h.backup
+    count = count + 1
+    host_lines[count] = name .. TAB .. line_of(h.origin, name) .. (b and TAB .. line_of(b.origin, name) .. TAB .. b.failure_threshold .. TAB
+      .. b.recovery_threshold .. TAB .. b.hold_down_seconds .. TAB .. b.failback_delay_seconds or "")
   end
-  local head = d.id .. "\n" .. d.domain .. "\n" .. d.revision .. "\n" .. n .. "\n" .. cache_text(d.cache) .. "\n" .. security_text(d.security) .. "\n"
-    .. (d.certs and #d.certs > 0 and cjson.encode(d.certs) or "") .. "\n" .. origin_count .. "\n"
-  hosts = type(hosts) == "table" and concat(hosts, "\n") or hosts
-  local shared = origin_count == 1 and origins[1] .. "\n" or origin_count > 0 and concat(origins, "\n", 1, origin_count) .. "\n" or ""
-  return hosts and head .. shared .. hosts .. "\n" or head .. shared
+  out[HEAD] = origin_count
+  for i = 1, origin_count do out[HEAD + i] = origins[i] end
+  local at = HEAD + origin_count
+  for i = 1, count do out[at + i] = host_lines[i] end
+  out[at + count + 1] = ""
+  return concat(out, "\n", 1, at + count + 1)
 end
 
 local function lines_from(r, pos, count)
@@ -132,7 +133,7 @@ end
 
 --- The hostnames of a record, as they stand in the index: that of *.example.com is /example.com, which no Host can be.
 function M.names(r)
-  local at = past(r, 1, 7)
+  local at = past(r, 1, HEAD - 1)
   local pos = past(r, at, 1)
   pos = past(r, pos, tonumber(sub(r, at, pos - 2)))
   local out, n = {}, 0
@@ -149,7 +150,7 @@ local NONE = {}
 
 --- The certificates of a record.
 function M.certs(r)
-  local pos = past(r, 1, 6)
+  local pos = past(r, 1, HEAD - 2)
   if byte(r, pos) == 10 then return NONE end
   return cjson.decode(sub(r, pos, past(r, pos, 1) - 2))
 end
@@ -190,24 +191,24 @@ end
 --- The entry of one hostname (as it stands in the index) on the request path: everything computed that a request needs of it.
 function M.entry(r, key)
   local name = byte(key) == 47 and "*." .. sub(key, 2) or key
-  local head, pos = lines_from(r, 1, 8)
-  local origins, at = lines_from(r, pos, tonumber(head[8]))
+  local head, pos = lines_from(r, 1, HEAD)
+  local origins, at = lines_from(r, pos, tonumber(head[HEAD]))
   local from, to = find(r, "\n" .. name .. "\t", at - 1, true)
   if not from then return nil end
   local line = sub(r, to + 1, find(r, "\n", to, true) - 1)
   local first, second, fails, good, hold, delay = match(line, "^(%d+)\t?(%d*)\t?(%d*)\t?(%d*)\t?(%d*)\t?(%d*)$")
-  local c, epoch = cache_of(head[5])
-  local s = policy(head[6], security_of)
-  local prefix = head[1] .. ":" .. epoch .. ":"
-  local rev = head[4] .. "." .. head[3]
+  local c, epoch = cache_of(head[6])
+  local s = policy(head[7], security_of)
+  local prefix = head[2] .. ":" .. epoch .. ":"
+  local rev = head[5] .. "." .. head[4]
   -- Everything the origin side has to know, as one header value.
-  local packed = cjson.encode {
-    d = head[1], n = name, r = rev, o = origin_of(origins[tonumber(first)], name), c = c,
+  local packed = hashed(name .. rev) .. cjson.encode {
+    d = head[2], n = name, r = rev, o = origin_of(origins[tonumber(first)], name), c = c,
     b = second ~= "" and { origin = origin_of(origins[tonumber(second)], name), failure_threshold = tonumber(fails), recovery_threshold = tonumber(good),
       hold_down_seconds = tonumber(hold), failback_delay_seconds = tonumber(delay) } or nil,
     s = { body = s.body, connect = s.connect, read = s.read, retries = s.retries, key = prefix },
   }
-  return { id = head[1], prefix = prefix, rev = rev, packed = packed, cached = c.on, narrow = s.location and s or nil }
+  return { id = head[2], prefix = prefix, rev = rev, packed = packed, cached = c.on, narrow = s.location and s or nil }
 end
 
 return M

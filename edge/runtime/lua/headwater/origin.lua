@@ -13,6 +13,7 @@ local var, header = ngx.var, ngx.header
 local M = {}
 local unpacked = assert(lrucache.new(4000))
 local stored = ngx.shared.hw_stored
+local HASH_LENGTH = 8       -- see domains.lua
 local WEBSOCKET_READ_MS = 3600000
 local STORED_SECONDS = 86400 * 30
 local REPEATABLE = { GET = true, HEAD = true, OPTIONS = true, PUT = true, DELETE = true }
@@ -28,7 +29,7 @@ local function request_of()
   local text = var.http_x_hw_o
   local p = text and unpacked:get(text)
   if not p and text then
-    p = cjson.decode(text)
+    p = cjson.decode(text:sub(HASH_LENGTH + 1))
     if p then
       p.health = p.b and p.d .. "|" .. p.n
       unpacked:set(text, p)

@@ -14,6 +14,7 @@ local PREFIX = ngx.config.prefix()
 local POLL_SECONDS, SLICE_LINES, DELTAS_MAX = 0.1, 100, 1000
 local NUMBER_MAX = 2 ^ 53
 local LINK_MAX_BYTES = 4096
+local BLOCK_BYTES, LEFT_MAX_KIB = 65536, 65536
 local READING_PAUSE_PERCENT = 150
 local link = ffi.new("char[?]", LINK_MAX_BYTES)
 
@@ -80,32 +81,48 @@ local function files(m)
   return list, from == nil
 end
 
--- Reads one file into `changes`. Yields between slices where the caller may.
+local FAULT = {}      -- key of why a line is no JSON: no JSON has it
+
+-- The items of a block of lines. Decoded together: single lines would be long strings that are alike (domains.lua tells why that is dear).
+local function decoded(block)
+  local text, parted = block:gsub("\n", ",")
+  local items = cjson.decode("[" .. text .. "]")
+  if type(items) == "table" and #items == parted + 1 then return items end
+  items = {}
+  for line in block:gmatch("[^\n]+") do
+    local item, why = cjson.decode(line)
+    items[#items + 1] = item == nil and { [FAULT] = why } or item
+  end
+  return items
+end
+
+-- Reads one file into `changes`. Yields between blocks where the caller may.
 local function read(n, path, is_base, changes, may_yield)
   local f, err = io.open(PREFIX .. path, "rb")
   if not f then error({ n, err }) end
-  local count = 0
-  for line in f:lines() do
-    count = count + 1
-    local item, why = cjson.decode(line)
-    local d = is_base and item or (type(item) == "table" and item.put)
-    if type(item) ~= "table" then
-      f:close()
-      error({ n, path .. ":" .. count .. ": " .. (why or "not an object") })
-    elseif d then
-      local reason = check.check(d)
+  local count, full = 0, collectgarbage("count") + LEFT_MAX_KIB
+  while true do
+    local block, rest = f:read(BLOCK_BYTES, "*l")
+    if not block then break end
+    if rest then block = block .. rest end
+    if block:byte(-1) == 10 then block = block:sub(1, -2) end
+    for _, item in ipairs(block ~= "" and decoded(block) or {}) do
+      count = count + 1
+      local d = is_base and item or (type(item) == "table" and item.put)
+      local reason = type(item) ~= "table" and "not an object" or item[FAULT] or d and check.check(d)
+      if not reason and not d and type(item.remove) ~= "string" then reason = "neither put nor remove" end
       if reason then
         f:close()
-        error({ n, path .. ":" .. count .. ": " .. tostring(d.id) .. ": " .. reason })
+        error({ n, path .. ":" .. count .. ": " .. (d and tostring(d.id) .. ": " or "") .. reason })
       end
-      changes:set(d.id, domains.record(d, n))
-    elseif type(item.remove) == "string" then
-      changes:set(item.remove, false)
-    else
-      f:close()
-      error({ n, path .. ":" .. count .. ": neither put nor remove" })
+      if d then changes:set(d.id, domains.record(d, n)) else changes:set(item.remove, false) end
     end
-    if may_yield and count % SLICE_LINES == 0 then ngx.sleep(0.001) end
+    if may_yield then
+      ngx.sleep(0.001)
+    elseif collectgarbage("count") > full then
+      collectgarbage()
+      full = collectgarbage("count") + LEFT_MAX_KIB
+    end
   end
   f:close()
 end
@@ -196,11 +213,12 @@ local function load(dir, may_yield)
   return whole
 end
 
--- Reading leaves much behind. While requests wait for none of it, the collector keeps closer to it: the old state is still there.
+-- Reading leaves much behind. At a start it is collected in large pieces; later in small ones, and closer, for the old state is still there.
 local function collected(dir, may_yield)
   local pause = may_yield and collectgarbage("setpause", READING_PAUSE_PERCENT)
+  if not may_yield then collectgarbage("stop") end
   local ok, err = pcall(load, dir, may_yield)
-  if pause then collectgarbage("setpause", pause) end
+  if pause then collectgarbage("setpause", pause) else collectgarbage("restart") end
   if ok and err and not may_yield then collectgarbage() end
   return ok, err
 end
