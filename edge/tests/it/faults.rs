@@ -41,7 +41,8 @@ fn without_room_the_last_good_state_serves_and_what_was_missed_comes_later() {
     let beats = control.lock().heartbeats.len();
     until("it reports", SOON, || control.lock().heartbeats.len() > beats);
     assert_eq!(edge.get(0, &host(1, 1)), Some(200));
-    let raised = Command::new("prlimit").args(["--pid", &edge.agent().to_string(), "--fsize=unlimited"]).status();
+    let raised =
+        Command::new("prlimit").args(["--pid", &edge.agent().to_string(), "--fsize=unlimited"]).status();
     assert!(raised.unwrap().success());
     until("what was missed is applied", SOON * 2, || control.is_applied());
     assert_eq!((edge.get(0, &host(1, 1)), edge.get(0, &host(1, 2))), (Some(421), Some(200)));

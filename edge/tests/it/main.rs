@@ -11,5 +11,5 @@ mod faults;
 mod hostile;
 mod rotation;
 mod scale;
-mod tasks;
 mod support;
+mod tasks;

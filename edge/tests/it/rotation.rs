@@ -50,7 +50,11 @@ fn a_cell_shows_the_certificate_of_its_generation_for_its_names_alone() {
     };
     assert_eq!(https::get(port, "d1.example", &host(1, 1)), Some((der(&first), 200)));
     assert_eq!(https::get(port, "d2.example", &host(2, 1)), Some((der(&other), 200)));
-    assert_eq!(https::get(port, "d1.example", &host(2, 1)), Some((der(&first), 421)), "another domain's host");
+    assert_eq!(
+        https::get(port, "d1.example", &host(2, 1)),
+        Some((der(&first), 421)),
+        "another domain's host"
+    );
     assert_eq!(https::get(port, "d1.example", "unknown.example"), Some((der(&first), 421)));
     for name in ["d3.example", "unknown.example", "default.invalid"] {
         assert_eq!(https::get(port, name, &host(1, 1)), None, "{name} has no certificate");

@@ -6,7 +6,6 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flate2::write::GzEncoder;
 use headwater_edge_wire::artifact::*;
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::frame::{FRAME_END, encode_artifact, encode_page};
@@ -28,6 +27,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use uuid::Uuid;
+
+use super::answer::{Tls, answer, gzip};
 
 /// Descriptors of a page.
 const PAGE_MAX: usize = 500;
@@ -337,8 +338,6 @@ fn server_config(authority: &Authority) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-type Tls = StreamOwned<ServerConnection, TcpStream>;
-
 fn serve(
     stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -497,19 +496,4 @@ fn artifacts(tls: &mut Tls, body: &[u8], state: &Mutex<State>) -> std::io::Resul
     }
     drop(state);
     answer(tls, 200, "content-encoding: gzip\r\n", &gzip(&out))
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn answer(tls: &mut Tls, status: u16, fields: &str, body: &[u8]) -> std::io::Result<()> {
-    let head =
-        format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{fields}content-length: {}\r\n\r\n", body.len());
-    tls.write_all(head.as_bytes())?;
-    tls.write_all(body)?;
-    tls.conn.send_close_notify();
-    tls.flush()
 }

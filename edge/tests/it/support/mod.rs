@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub mod answer;
 pub mod control;
 pub mod edge;
 pub mod https;
