@@ -17,9 +17,10 @@ pub fn agent() -> AgentInfo {
 
 /// The heartbeat of a status. `workers` are those of each cell.
 pub fn heartbeat(status: &Status, sequence: Sequence, workers: &[u16], now: Timestamp) -> Heartbeat {
+    let trouble = status.trouble.as_ref().map(|trouble| format!("{}: {}", trouble.code, trouble.detail));
     let alarm = status.alarms.back().map(|alarm| format!("{}: {}", alarm.code, alarm.detail));
     let cells = status.cells.iter().enumerate().map(|(at, cell)| {
-        let detail = cell.detail.clone().or_else(|| alarm.clone());
+        let detail = [&cell.detail, &trouble, &alarm].into_iter().flatten().next().cloned();
         CellReport {
             cell: cell.cell,
             http_ready: cell.ready && cell.http_ready,

@@ -8,7 +8,9 @@ fn main() -> ExitCode {
     // The only provider of TLS in the tree; a second call says that it is there already.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // A log that cannot be written (it may lie on the disk that is full) must not end a loop: by itself it would panic.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.log_internal_errors(false).init();
     #[cfg(feature = "failpoints")]
     crash::arm();
     match headwater_edge::cli::main(&headwater_edge::cli::Cli::parse()) {

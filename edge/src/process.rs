@@ -159,6 +159,26 @@ impl Runtime {
         }
     }
 
+    /// Starts nginx anew: what runs is told to end at once, what does not is ended.
+    ///
+    /// # Errors
+    /// When the old one does not go or the new one cannot be started; it is tried again later.
+    pub fn restart(&mut self, dir: &Path, settings: &Settings, now: Instant) -> io::Result<()> {
+        if let Some(master) = self.master {
+            master.signal(Signal::SIGTERM);
+            let until = Instant::now() + GONE_WITHIN;
+            while master.is_alive() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        if let Some(child) = &mut self.child {
+            child.try_wait()?;
+        }
+        (self.master, self.child, self.not_before) = (None, None, None);
+        end_all(dir, &settings.nginx.path, members(dir, &settings.nginx.path))?;
+        self.start(dir, settings, now)
+    }
+
     /// Makes nginx read its files anew.
     pub fn reload(&self) {
         if let Some(master) = self.master {

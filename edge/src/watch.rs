@@ -1,8 +1,10 @@
 //! The loops beside delivery: one keeps nginx running and asks it what it serves, one tells the control plane.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use headwater_edge_wire::ids::{CellNumber, Sequence};
+use headwater_edge_wire::ids::{CellNumber, Sequence, TaskId};
+use headwater_edge_wire::protocol::DETAIL_MAX_BYTES;
 use headwater_edge_wire::tasks::{Outcome, TaskResult, Work};
 
 use crate::agent::{Shared, lock, now};
@@ -16,6 +18,8 @@ use crate::process;
 const KEEP_EVERY: Duration = Duration::from_millis(250);
 /// How often the status is written.
 pub(crate) const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How long a cell may take to serve after it was started anew.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(15);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(15);
 const HEARTBEAT_RANGE_SECONDS: (u32, u32) = (1, 300);
 
@@ -82,6 +86,7 @@ pub(crate) fn heartbeat_loop(shared: &Shared) {
     let mut sequence = Sequence::ZERO;
     let workers: Vec<u16> = shared.settings.cells.iter().map(|cell| cell.workers).collect();
     let mut every = HEARTBEAT_DEFAULT;
+    let mut untold = Results::new();
     loop {
         let control = lock(&shared.control).clone();
         let Some(control) = control else {
@@ -101,7 +106,7 @@ pub(crate) fn heartbeat_loop(shared: &Shared) {
                     shared.status().alarm(now(), "clock", &detail);
                 }
                 if answer.has_tasks
-                    && let Err(error) = do_tasks(shared, &control)
+                    && let Err(error) = do_tasks(shared, &control, &mut untold)
                 {
                     tracing::warn!(%error, "tasks");
                 }
@@ -112,26 +117,53 @@ pub(crate) fn heartbeat_loop(shared: &Shared) {
     }
 }
 
-fn do_tasks(shared: &Shared, control: &Control) -> Result<(), ControlError> {
-    for task in control.tasks()?.items {
-        let result = heartbeat::unsupported(&task).unwrap_or_else(|| restart_cell(shared, task.work().ok()));
-        control.task_result(task.id, &result)?;
+/// A task is handed out again until its result is in: what was done is told again, not done again.
+type Results = BTreeMap<TaskId, TaskResult>;
+
+fn do_tasks(shared: &Shared, control: &Control, untold: &mut Results) -> Result<(), ControlError> {
+    let tasks = control.tasks()?.items;
+    untold.retain(|id, _| tasks.iter().any(|task| task.id == *id));
+    for task in tasks {
+        let result = untold.entry(task.id).or_insert_with(|| {
+            heartbeat::unsupported(&task).unwrap_or_else(|| restart_cell(shared, task.work().ok()))
+        });
+        control.task_result(task.id, result)?;
+        untold.remove(&task.id);
     }
     Ok(())
 }
 
+/// Starts the nginx of a cell anew. It is done when every worker of another master serves what the cell should.
 fn restart_cell(shared: &Shared, work: Option<Work>) -> TaskResult {
-    let mut runtimes = lock(&shared.runtimes);
-    let runtime = match work {
-        Some(Work::CellRestart { cell }) => runtimes.get_mut(usize::from(cell.get())),
-        _ => None,
+    let failed = |detail: String| TaskResult {
+        outcome: Outcome::Failed,
+        detail: Some(detail.chars().take(DETAIL_MAX_BYTES / 4).collect()),
+        output: serde_json::Value::Null,
     };
-    let outcome = match runtime {
+    let Some(Work::CellRestart { cell }) = work else { return failed("this is no restart".to_owned()) };
+    let dir = shared.layout.cell(cell);
+    let started = match lock(&shared.runtimes).get_mut(usize::from(cell.get())) {
         Some(runtime) => {
-            runtime.reload();
-            Outcome::Done
+            let before = runtime.master();
+            runtime.restart(&dir, &shared.settings, Instant::now()).map(|()| (before, runtime.master()))
         }
-        None => Outcome::Failed,
+        None => return failed(format!("there is no cell {cell}")),
     };
-    TaskResult { outcome, detail: None, output: serde_json::Value::Null }
+    let (before, after) = match started {
+        Ok(pids) => pids,
+        Err(error) => return failed(error.to_string()),
+    };
+    let until = Instant::now() + RESTARTED_WITHIN;
+    loop {
+        let want = lock(&shared.wanted).get(&cell).copied();
+        let is_ready = want.is_none_or(|want| matches!(probe::generation(&dir, want), Ok(Probe::Serves(_))));
+        if is_ready && after.is_some() {
+            let output = serde_json::json!({"before": before, "after": after});
+            return TaskResult { outcome: Outcome::Done, detail: None, output };
+        }
+        if Instant::now() > until {
+            return failed("nginx was started and does not serve yet".to_owned());
+        }
+        std::thread::sleep(KEEP_EVERY / 4);
+    }
 }

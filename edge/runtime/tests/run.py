@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests of the edge runtime against real nginx: run.py [GROUP …] [--keep] [--id H001,…]
 
-Groups: table, httpcache, swap, hostile, ssrf (all by default); bench prints ratios and judges nothing.
+Groups: table, httpcache, swap, hostile, ssrf (all by default); bench prints ratios and judges nothing;
+memory measures workers with many domains (MEMORY_DOMAINS).
 Exit code 0 where every claim and every `must` row of cases/http_cache.tsv held.
 """
 import argparse

@@ -146,6 +146,23 @@ def pinned(w, cell, d, report):
     return new
 
 
+def nearer(w, cell, report):
+    """A hostname that comes below a wildcard takes its requests over, and gives them back."""
+    w.origin.tell("near", 200, {"Cache-Control": "no-store"}, "{echo Host}")
+    ask = lambda host="x.y.near.test": cell.request(host, "/near/", source="127.0.5.3")[2]
+    wild = domain_of("near.test", {"*.near.test": w.plain_origin(host_header="far")})
+    near = dict(wild, hosts=dict(wild["hosts"], **{"x.y.near.test": {"origin": w.plain_origin(host_header="near")}}))
+    other = domain_of("z.test", {"*.y.near.test": w.plain_origin(host_header="other")})
+    seen = []
+    for change in (wild, near, wild, other, other["id"]):
+        cell.wait(cell.put_delta([change]))
+        seen.append(ask())
+    report.equal("hostname, wildcard, nearer wildcard of another domain", seen, [b"far", b"near", b"far", b"other", b"far"])
+    strange = [cell.request(h, "/near/", source="127.0.5.3")[0] for h in ("/near.test", "*.near.test", "/.near.test", ".near.test")]
+    report.equal("how a wildcard is written is not a host", strange[:3], [400, 400, 400])
+    report.check("an empty label below a wildcard is its matter", strange[3] in (200, 400, 421), strange)
+
+
 def refused(w, cell, d, report):
     good = cell.generation
     net = domain_of("thief.test", {"swap.test": w.plain_origin()})
@@ -218,5 +235,6 @@ def run(w, report):
     cell, d, others = cell_of(w, "swap")
     d = under_load(w, cell, d, others, report)
     d = pinned(w, cell, d, report)
+    nearer(w, cell, report)
     refused(w, cell, d, report)
     killed(w, cell, report)

@@ -240,6 +240,19 @@ def cache_policy(w, cell, report):
     w.origin.tell("c13", 200, {"Cache-Control": "max-age=60"}, "{echo user}")
     first = ask("a.example.com", "/c13/", headers={"Authorization": "Bearer me"})[2]
     report.equal("an answer to Authorization is not stored", (first, ask("a.example.com", "/c13/")[2]), (b"Bearer me", b""))
+    # What others stored is not read with Authorization: the origin may have more to say to whoever is known.
+    w.origin.tell("c15", 200, {"Cache-Control": "max-age=60"}, "{echo user}")
+    stored = ask("a.example.com", "/c15/")[2]
+    known = [ask("a.example.com", "/c15/", headers={"Authorization": f"Bearer {n}"})[2] for n in (1, 2)]
+    report.equal("an answer to nobody is not read with Authorization", (stored, known, ask("a.example.com", "/c15/")[2]), (b"", [b"Bearer 1", b"Bearer 2"], b""))
+    # An unsafe method empties its URI in every worker, also where a worker holds the file open.
+    w.origin.tell("c14", 200, {"Cache-Control": "max-age=600"}, "old")
+    for _ in range(12):
+        ask("a.example.com", "/c14/")
+    w.origin.tell("c14", 200, {}, "")
+    ask("a.example.com", "/c14/", method="PUT", body=b"new")
+    w.origin.tell("c14", 200, {"Cache-Control": "max-age=600"}, "new")
+    report.equal("after a PUT no worker has the old one", {ask("a.example.com", "/c14/")[2] for _ in range(12)}, {b"new"})
     # Answers that may not be stored do not queue behind the lock.
     w.origin.tell("c11", 200, {"Cache-Control": "no-store"}, "x", delay=0.3)
     ask("a.example.com", "/c11/")

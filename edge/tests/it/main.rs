@@ -7,5 +7,9 @@
 mod boot;
 mod crash;
 mod delivery;
+mod faults;
 mod hostile;
+mod rotation;
+mod scale;
 mod support;
+mod tasks;

@@ -155,16 +155,32 @@ function M.judge(cell)
   end
 end
 
+-- 1: a letter, 2: a digit, 3: hyphen and underscore.
+local KIND = {}
+for b = 0, 255 do
+  local s = char(b)
+  KIND[b] = s:match("%a") and 1 or s:match("%d") and 2 or s:match("[-_]") and 3 or 0
+end
+
 --- True for a name that may be asked of the DNS: letters, digits, hyphen and underscore, and a last label that no reader of
--- addresses takes for a number (0x7f000001, 017700000001, 127.1 are neither names nor addresses here).
+--- addresses takes for a number (0x7f000001, 017700000001, 127.1 are neither names nor addresses here).
 function M.name(s)
-  if #s > 253 or #s == 0 then return false end
-  local last
-  for label in (s .. "."):gmatch("([^.]*)%.") do
-    if #label == 0 or #label > 63 or not label:match("^[%w_-]+$") then return false end
-    last = label
+  local n = #s
+  if n > 253 or n == 0 then return false end
+  local from, digits = 1, true
+  for i = 1, n do
+    local b = byte(s, i)
+    if b == 46 then
+      if i == from or i - from > 63 or i == n then return false end
+      from, digits = i + 1, true
+    else
+      local kind = KIND[b]
+      if kind == 0 then return false end
+      if kind ~= 2 then digits = false end
+    end
   end
-  return not (last:match("^%d+$") or last:match("^0[xX]%x*$"))
+  if n + 1 - from > 63 or digits then return false end
+  return not (byte(s, from) == 48 and s:find("^0[xX]%x*$", from))
 end
 
 return M

@@ -3,7 +3,6 @@
 -- request keeps its generation; nothing here waits; a host that this cell does not serve, or that is not of the certificate's
 -- domain, gets no content of anybody. This runs for every cache hit: each line is paid for.
 local state = require "headwater.state"
-local cjson = require "cjson.safe"
 local var, header = ngx.var, ngx.header
 local byte, sub, lower = string.byte, string.sub, string.lower
 local stored = ngx.shared.hw_stored
@@ -14,6 +13,7 @@ local PARSED_MAX_BYTES = 512
 local PARSED_MAX, PASS_MAX, PASS_URI_MAX_BYTES, PASS_SECONDS = 4096, 8192, 1024, 30
 local REVALIDATED_SECONDS = 86400 * 30
 local PREFIX = ngx.config.prefix()
+local NO_VERSION = ("\0"):rep(8)
 local passes = assert(lrucache.new(PASS_MAX))
 
 local function refuse(status)
@@ -21,33 +21,24 @@ local function refuse(status)
   return ""
 end
 
--- Everything the origin side has to know, as one header value; made once per entry.
-local function pack(h)
-  local d = h.d
-  local c = d.cache
-  h.packed = cjson.encode {
-    d = d.id, n = h.name, r = d.rev, o = h.origin, b = h.backup,
-    c = { on = c.enabled, edge = c.edge_ttl_seconds, browser = c.browser_ttl_seconds, respect = c.respect_origin_headers,
-      max = c.maximum_object_bytes, sie = c.stale_if_error_seconds, swr = c.stale_while_revalidate_seconds },
-    s = { body = d.security.body_bytes, connect = d.security.origin_connect_ms, read = d.security.origin_read_ms,
-      retries = d.security.retries, key = d.prefix },
-  }
-  return h.packed
-end
-
 -- What only profiles narrower than the server's own numbers need.
 local function narrow(h)
   local s = h.narrow
-  if (tonumber(var.request_length) or 0) > s.header_bytes then return refuse("431") end
-  if (tonumber(var.content_length) or 0) > s.body_bytes then return refuse("413") end
-  if #var.request_uri > s.cache_key_bytes then var.hw_by = "1"; var.hw_nc = "1" end
+  if (tonumber(var.request_length) or 0) > s.header then return refuse("431") end
+  if (tonumber(var.content_length) or 0) > s.body then return refuse("413") end
+  if #var.request_uri > s.key then var.hw_by = "1"; var.hw_nc = "1" end
   var.hw_no = s.location
   return h.prefix
 end
 
+local function key_of(prefix)
+  return ngx.md5_bin(prefix .. var.scheme .. "://" .. var.host .. var.request_uri)
+end
+
+-- A request with Authorization reads the cache only where the answer to such a request was called public.
 local function serve(h)
-  var.hw_o = h.packed or pack(h)
-  var.hw_rev = h.d.rev
+  var.hw_o = h.packed
+  var.hw_rev = h.rev
   if not h.cached then
     var.hw_by = "1"; var.hw_nc = "1"
   elseif h.pass then
@@ -57,6 +48,7 @@ local function serve(h)
       var.hw_by = "1"
     end
   end
+  if var.http_authorization and not stored:get("p" .. key_of(h.prefix)) then var.hw_by = "1" end
   if h.narrow then return narrow(h) end
   return h.prefix
 end
@@ -70,7 +62,7 @@ end
 --- Plain HTTP: the host alone decides.
 function M.plain()
   local host = var.host
-  local h = state.hosts[host] or state.find(host)
+  local h = state.entries.young[host] or state.find(host)
   if not h then return unknown(host) end
   return serve(h)
 end
@@ -78,16 +70,15 @@ end
 --- TLS: the host must be of the domain whose certificate was shown.
 function M.tls()
   local host = var.host
-  local h = state.hosts[host] or state.find(host)
+  local h = state.entries.young[host] or state.find(host)
   if not h then return unknown(host) end
   local sni = var.ssl_server_name
   if sni ~= host then
-    local s = sni and state.certs[lower(sni)] or sni and state.find(lower(sni))
-    if not s then
-      local at = sni and sni:find(".", 1, true)
-      s = at and state.certs["*" .. lower(sub(sni, at))]
-    end
-    if not s or s.d.id ~= h.d.id then return refuse("421") end
+    local name = sni and lower(sni)
+    local id = name and state.covering(name)
+    local other = name and not id and state.find(name)
+    if other then id = other.id end
+    if id ~= h.id then return refuse("421") end
   end
   return serve(h)
 end
@@ -119,7 +110,7 @@ end
 -- A 304 renews an answer without changing its stored header: the time of the last one is kept beside it.
 local function revalidated(p, age)
   local status = var.upstream_cache_status
-  local key = "r" .. ngx.md5_bin(var.hw_d .. var.scheme .. "://" .. var.host .. var.request_uri)
+  local key = "r" .. key_of(var.hw_d)
   if status == "REVALIDATED" then
     stored:set(key, ngx.time(), REVALIDATED_SECONDS)
     return 0
@@ -136,17 +127,28 @@ local function pass(h)
   passes:set(h.prefix .. var.host .. uri, true, PASS_SECONDS)
 end
 
--- RFC 9111 4.4: an unsafe method that succeeded makes what is stored under its URI invalid.
+-- RFC 9111 4.4: an unsafe method that succeeded makes what is stored under its URI invalid. Workers may hold the file open: its first
+-- bytes, which nginx reads for each hit, are made those of no version before the name goes.
 local function invalidate()
   local rest = "://" .. var.host .. var.request_uri
   for _, scheme in ipairs { "http", "https" } do
     local name = ngx.md5(var.hw_d .. scheme .. rest)
-    os.remove(PREFIX .. "cache/" .. sub(name, 32, 32) .. "/" .. sub(name, 30, 31) .. "/" .. name)
+    local path = PREFIX .. "cache/" .. sub(name, 32, 32) .. "/" .. sub(name, 30, 31) .. "/" .. name
+    local file = io.open(path, "r+b")
+    if file then
+      file:write(NO_VERSION)
+      file:close()
+      os.remove(path)
+    end
   end
 end
 
--- u: an unsafe method succeeded; n: the answer may not be stored.
+-- u: an unsafe method succeeded; n: the answer may not be stored; p: it may, in spite of Authorization.
 local function flagged(p)
+  if p.flag == "p" then
+    if var.upstream_cache_status ~= "HIT" then stored:set("p" .. key_of(var.hw_d), true, p.ttl) end
+    return
+  end
   if p.flag == "u" then
     invalidate()
   elseif p.flag == "n" then

@@ -13,6 +13,7 @@ local var, header = ngx.var, ngx.header
 local M = {}
 local unpacked = assert(lrucache.new(4000))
 local stored = ngx.shared.hw_stored
+local HASH_LENGTH = 8       -- see domains.lua
 local WEBSOCKET_READ_MS = 3600000
 local STORED_SECONDS = 86400 * 30
 local REPEATABLE = { GET = true, HEAD = true, OPTIONS = true, PUT = true, DELETE = true }
@@ -28,7 +29,7 @@ local function request_of()
   local text = var.http_x_hw_o
   local p = text and unpacked:get(text)
   if not p and text then
-    p = cjson.decode(text)
+    p = cjson.decode(text:sub(HASH_LENGTH + 1))
     if p then
       p.health = p.b and p.d .. "|" .. p.n
       unpacked:set(text, p)
@@ -171,9 +172,11 @@ local function remember(p, d, headers, key)
   end
 end
 
--- n: not storable by what the origin said (never by what this client sent); u: an unsafe method succeeded.
+-- n: not storable by what the origin said (never by what this client sent); u: an unsafe method succeeded; p: stored in spite of
+-- Authorization, because the origin calls it public.
 local function flags_of(d, status, method, own)
   if not SAFE[method] then return status >= 200 and status < 400 and "u" or "-" end
+  if d.store and var.http_authorization then return "p" end
   if method == "GET" and status < 500 and status ~= 304 and not own and not d.store and not d.keep and not var.http_authorization then
     return "n"
   end
@@ -210,6 +213,7 @@ function M.header()
   if key and stale_serves(status, key) then return ngx.exit(ngx.ERROR) end
   local d = policy.decide {
     status = status, headers = headers, cache = p.c, now = ngx.time(), length = tonumber(var.sent_http_content_length),
+    authorized = var.http_authorization ~= nil,
     default_before = key and status == 304 and stored:get("d" .. key) ~= nil,
   }
   if key and d.store then remember(p, d, headers, key) end

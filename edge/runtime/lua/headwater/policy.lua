@@ -79,7 +79,7 @@ local function stale_windows(cc, c, explicit, out)
 end
 
 --- Decides. `a` = {status, headers, cache = the domain's settings, now, length, default_before = a 304 renews an answer that was
--- stored under the domain's own lifetime}. Answers {born, store = bool, ttl, sie, swr, browser, by_default, keep = a 304 that says nothing}.
+-- stored under the domain's own lifetime, authorized = the request has Authorization}. Answers {born, store = bool, ttl, sie, swr, browser, by_default, keep = a 304 that says nothing}.
 function M.decide(a)
   local headers, c, now = a.headers, a.cache, a.now
   local age = age_of(headers, now)
@@ -92,6 +92,8 @@ function M.decide(a)
     hard = cc["private"] or cc["no-store"]
   end
   if hard or headers["Set-Cookie"] or (M.joined(headers["Vary"]) or ""):find("*", 1, true) then return out end
+  -- RFC 9111 3.5: what was answered to Authorization is everybody's only where the origin says so.
+  if a.authorized and not (cc["public"] or cc["s-maxage"] or cc["must-revalidate"]) then return out end
   if a.length and a.length > c.max then return out end
   local explicit = c.respect and lifetime(cc, headers, now) or nil
   if c.respect and cc["no-cache"] then return out end

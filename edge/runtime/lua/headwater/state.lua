@@ -1,10 +1,12 @@
 -- The generation that this worker serves.
 -- What must hold: everything of a generation is read and checked before any of it is applied; applying does not yield, so a request
 -- sees one generation; a generation that cannot be read changes nothing and its reason is told; objects that a request holds are
--- never changed, only replaced. A base is named by the generation whose state it is.
+-- never changed, only replaced; what a change costs goes with the change. A base is named by the generation whose state it is.
 local ffi = require "ffi"
 local cjson = require "cjson.safe"
 local check = require "headwater.check"
+local domains = require "headwater.domains"
+local Map, Recent = domains.Map, domains.Recent
 
 ffi.cdef [[ ssize_t readlink(const char *path, char *buf, size_t bufsiz); int open(const char *path, int flags, ...); int close(int fd); ]]
 
@@ -12,15 +14,20 @@ local PREFIX = ngx.config.prefix()
 local POLL_SECONDS, SLICE_LINES, DELTAS_MAX = 0.1, 100, 1000
 local NUMBER_MAX = 2 ^ 53
 local LINK_MAX_BYTES = 4096
+local BLOCK_BYTES, LEFT_MAX_KIB = 65536, 65536
+local READING_PAUSE_PERCENT = 150
 local link = ffi.new("char[?]", LINK_MAX_BYTES)
 
+local ENTRIES_MAX, CERTS_MAX = 6000, 1000       -- decoded ones that are kept, and as many again that were used before
+
 local M = {
-  hosts = {},       -- hostname -> {d = domain, name, origin, backup, prefix, packed}
-  wild = {},        -- ".example.com" -> the entry of *.example.com: never found by a Host that is spelled with an asterisk
-  certs = {},       -- name of a certificate -> {d = domain, chain, key_file}
-  domains = {},     -- domain id -> domain
+  entries = Recent.new(ENTRIES_MAX),      -- hostname as in the index -> entry
   generation = 0, count = 0,
 }
+local records = Map.new()     -- domain id -> record
+local names = Map.new()       -- hostname -> domain id; *.example.com stands as /example.com, which nginx takes for no Host
+local certs = Map.new()       -- name of a certificate -> domain id
+local shown = Recent.new(CERTS_MAX)       -- name of a certificate -> {chain, key_file, domain}
 local seen            -- the link that was last looked at, good or bad
 local refused         -- {generation, reason} of the last refusal, until a later generation is served
 local loaded_at = 0
@@ -74,66 +81,70 @@ local function files(m)
   return list, from == nil
 end
 
---- What a compiled domain looks like on the request path.
-local function compile(d)
-  d.prefix = d.id .. ":" .. d.cache.epoch .. ":"
-  if d.security.profile ~= "standard" then
-    d.narrow = d.security
-    d.narrow.location = check.PROFILES[d.security.profile]
+local FAULT = {}      -- key of why a line is no JSON: no JSON has it
+
+-- The items of a block of lines. Decoded together: single lines would be long strings that are alike (domains.lua tells why that is dear).
+local function decoded(block)
+  local text, parted = block:gsub("\n", ",")
+  local items = cjson.decode("[" .. text .. "]")
+  if type(items) == "table" and #items == parted + 1 then return items end
+  items = {}
+  for line in block:gmatch("[^\n]+") do
+    local item, why = cjson.decode(line)
+    items[#items + 1] = item == nil and { [FAULT] = why } or item
   end
-  d.list = {}
-  for name, h in pairs(d.hosts) do
-    d.list[#d.list + 1] = { d = d, name = name, above = name:match("^%*(%..+)$"), prefix = d.prefix, origin = h.origin, backup = h.backup,
-      narrow = d.narrow, cached = d.cache.enabled }
-  end
-  d.hosts = nil
-  return d
+  return items
 end
 
--- Reads one file into `changes` (id -> domain or false). Yields between slices where the caller may.
+-- Reads one file into `changes`. Yields between blocks where the caller may.
 local function read(n, path, is_base, changes, may_yield)
   local f, err = io.open(PREFIX .. path, "rb")
   if not f then error({ n, err }) end
-  local count = 0
-  for line in f:lines() do
-    count = count + 1
-    local item, why = cjson.decode(line)
-    local d = is_base and item or (type(item) == "table" and item.put)
-    if type(item) ~= "table" then
-      f:close()
-      error({ n, path .. ":" .. count .. ": " .. (why or "not an object") })
-    elseif d then
-      local reason = check.check(d)
+  local count, full = 0, collectgarbage("count") + LEFT_MAX_KIB
+  while true do
+    local block, rest = f:read(BLOCK_BYTES, "*l")
+    if not block then break end
+    if rest then block = block .. rest end
+    if block:byte(-1) == 10 then block = block:sub(1, -2) end
+    for _, item in ipairs(block ~= "" and decoded(block) or {}) do
+      count = count + 1
+      local d = is_base and item or (type(item) == "table" and item.put)
+      local reason = type(item) ~= "table" and "not an object" or item[FAULT] or d and check.check(d)
+      if not reason and not d and type(item.remove) ~= "string" then reason = "neither put nor remove" end
       if reason then
         f:close()
-        error({ n, path .. ":" .. count .. ": " .. tostring(d.id) .. ": " .. reason })
+        error({ n, path .. ":" .. count .. ": " .. (d and tostring(d.id) .. ": " or "") .. reason })
       end
-      changes[d.id] = compile(d)
-    elseif type(item.remove) == "string" then
-      changes[item.remove] = false
-    else
-      f:close()
-      error({ n, path .. ":" .. count .. ": neither put nor remove" })
+      if d then changes:set(d.id, domains.record(d, n)) else changes:set(item.remove, false) end
     end
-    if may_yield and count % SLICE_LINES == 0 then ngx.sleep(0.001) end
+    if may_yield then
+      ngx.sleep(0.001)
+    elseif collectgarbage("count") > full then
+      collectgarbage()
+      full = collectgarbage("count") + LEFT_MAX_KIB
+    end
   end
   f:close()
 end
 
--- No two domains may own one hostname. Judged on the end state: names of a domain that is replaced or removed are free.
-local function conflicts(n, changes, whole, may_yield)
-  local owner, key_files, count = {}, {}, 0
-  for id, d in pairs(changes) do
-    count = count + 1
-    if may_yield and count % (SLICE_LINES * 5) == 0 then ngx.sleep(0.001) end
-    for _, h in ipairs(d and d.list or {}) do
-      local other = owner[h.name]
-      local live = not whole and (M.hosts[h.name] or M.wild[h.above or ""])
-      if live and live.d.id ~= id and changes[live.d.id] == nil then other = live.d.id end
-      if other then error({ n, h.name .. " belongs to two domains: " .. other .. " and " .. id }) end
-      owner[h.name] = id
-    end
-    for _, c in ipairs(d and d.certs or {}) do
+-- The index of `changes`. No two domains may own one hostname; judged on the end state: names of a domain that is replaced or removed are free.
+local function index(n, changes, whole, may_yield)
+  local new = { names = Map.new(), certs = Map.new(), count = 0 }
+  local key_files = {}
+  local function claim(id, name)
+    local other = new.names:get(name)
+    local live = not whole and names:get(name)
+    if live and live ~= id and changes:get(live) == nil then other = live end
+    if other then error({ n, name:gsub("^/", "*.") .. " belongs to two domains: " .. other .. " and " .. id }) end
+    new.names:set(name, id)
+  end
+  changes:each(function(id, r)
+    if not r then return end
+    new.count = new.count + 1
+    if may_yield and new.count % (SLICE_LINES * 5) == 0 then ngx.sleep(0.001) end
+    for _, name in ipairs(domains.names(r)) do claim(id, name) end
+    for _, c in ipairs(domains.certs(r)) do
+      for _, name in ipairs(c.names) do new.certs:set(name, id) end
       if not key_files[c.key_file] then
         key_files[c.key_file] = true
         local fd = ffi.C.open(PREFIX .. c.key_file, 0)
@@ -141,46 +152,44 @@ local function conflicts(n, changes, whole, may_yield)
         ffi.C.close(fd)
       end
     end
-  end
+  end)
+  return new
 end
 
-local function drop(d)
-  for _, h in ipairs(d.list) do
-    local all, name = h.above and M.wild or M.hosts, h.above or h.name
-    if all[name] == h then all[name] = nil end
+local function drop(id, r)
+  for _, name in ipairs(domains.names(r)) do
+    if names:get(name) == id then names:set(name, nil) end
+    M.entries:forget(name)
   end
-  for _, c in ipairs(d.certs or {}) do
+  for _, c in ipairs(domains.certs(r)) do
     for _, name in ipairs(c.names) do
-      if M.certs[name] and M.certs[name].d == d then M.certs[name] = nil end
+      if certs:get(name) == id then certs:set(name, nil) end
+      shown:forget(name)
     end
   end
-  M.domains[d.id] = nil
+  records:set(id, nil)
   M.count = M.count - 1
 end
 
-local function add(d)
-  for _, h in ipairs(d.list) do
-    if h.above then M.wild[h.above] = h else M.hosts[h.name] = h end
-  end
-  for _, c in ipairs(d.certs or {}) do
-    for _, name in ipairs(c.names) do M.certs[name] = { d = d, chain = c.chain, key_file = c.key_file } end
-  end
-  M.domains[d.id] = d
-  M.count = M.count + 1
-end
-
 -- Nothing here can fail or yield: from the first line to the last, no request runs.
-local function apply(n, changes, whole)
-  if whole then M.hosts, M.wild, M.certs, M.domains, M.count = {}, {}, {}, {}, 0 end
-  for id, _ in pairs(changes) do
-    local old = M.domains[id]
-    if old then drop(old) end
-  end
-  for _, d in pairs(changes) do
-    if d then
-      d.rev = n .. "." .. d.revision
-      add(d)
-    end
+local function apply(n, changes, new, whole)
+  if whole then
+    records, names, certs, M.count = changes, new.names, new.certs, new.count
+    M.entries, shown = Recent.new(ENTRIES_MAX), Recent.new(CERTS_MAX)
+  else
+    changes:each(function(id)
+      local old = records:get(id)
+      if old then drop(id, old) end
+    end)
+    changes:each(function(id, r)
+      if r then records:set(id, r) end
+    end)
+    new.names:each(function(name, id) names:set(name, id) end)
+    new.certs:each(function(name, id)
+      certs:set(name, id)
+      shown:forget(name)
+    end)
+    M.count = M.count + new.count
   end
   M.generation = n
 end
@@ -197,10 +206,21 @@ end
 local function load(dir, may_yield)
   local m = manifest(dir)
   local list, whole = files(m)
-  local changes = {}
+  local changes = Map.new()
   for _, file in ipairs(list) do read(m.generation, file[1], file[2], changes, may_yield) end
-  conflicts(m.generation, changes, whole, may_yield)
-  apply(m.generation, changes, whole)
+  local new = index(m.generation, changes, whole, may_yield)
+  apply(m.generation, changes, new, whole)
+  return whole
+end
+
+-- Reading leaves much behind. At a start it is collected in large pieces; later in small ones, and closer, for the old state is still there.
+local function collected(dir, may_yield)
+  local pause = may_yield and collectgarbage("setpause", READING_PAUSE_PERCENT)
+  if not may_yield then collectgarbage("stop") end
+  local ok, err = pcall(load, dir, may_yield)
+  if pause then collectgarbage("setpause", pause) else collectgarbage("restart") end
+  if ok and err and not may_yield then collectgarbage() end
+  return ok, err
 end
 
 --- Looks at the link once and serves what it points to. True where something was tried.
@@ -208,7 +228,7 @@ function M.step(may_yield)
   local dir = current()
   if not dir or dir == seen then return false end
   ngx.update_time()
-  local ok, err = pcall(load, dir, may_yield)
+  local ok, err = collected(dir, may_yield)
   seen = dir
   if ok then
     loaded_at, refused = ngx.now(), nil
@@ -240,17 +260,54 @@ function M.follow()
   end))
 end
 
+local function entry(key)
+  local all = M.entries
+  local h = all.young[key] or all:again(key)
+  if h then return h end
+  local id = names:get(key)
+  if not id then return nil end
+  h = domains.entry(records:get(id), key)
+  all:keep(key, h)
+  return h
+end
+
 --- The entry of a hostname: its own, else that of the closest wildcard above it.
 function M.find(host)
-  local h = M.hosts[host]
+  local h = entry(host)
   if h then return h end
   if host:byte() == 42 then return nil end          -- an asterisk is how a wildcard is written, not a name below it
   local at = host:find(".", 1, true)
   while at do
-    h = M.wild[host:sub(at)]
+    h = entry("/" .. host:sub(at + 1))
     if h then return h end
     at = host:find(".", at + 1, true)
   end
+end
+
+--- The id of the domain whose certificate covers a TLS name, and the name as the certificate has it.
+function M.covering(name)
+  local id = certs:get(name)
+  if id then return id, name end
+  local at = name:find(".", 1, true)
+  name = at and "*" .. name:sub(at)
+  id = name and certs:get(name)
+  return id, name
+end
+
+--- The certificate for a TLS name: {chain, key_file, domain}.
+function M.certificate(name)
+  local id, key = M.covering(name)
+  if not id then return nil end
+  local c = shown.young[key] or shown:again(key)
+  if c then return c end
+  local r = records:get(id)
+  for _, each in ipairs(domains.certs(r)) do
+    for _, own in ipairs(each.names) do
+      if own == key then c = { chain = each.chain, key_file = each.key_file, domain = id } end
+    end
+  end
+  shown:keep(key, c)
+  return c
 end
 
 return M

@@ -43,15 +43,11 @@ function M.certificate()
   local name = ssl.server_name()
   if not name then return ngx.exit(ngx.ERROR) end
   name = name:lower()
-  local c = state.certs[name]
-  if not c then
-    local at = name:find(".", 1, true)
-    c = at and state.certs["*" .. name:sub(at)]
-  end
+  local c = state.certificate(name)
   if not c then return ngx.exit(ngx.ERROR) end
   local pair, err = parsed(c)
   if not pair then
-    ngx.log(ngx.ERR, "certificate of ", c.d.domain, ": ", err)
+    ngx.log(ngx.ERR, "certificate of ", c.domain, ": ", err)
     return ngx.exit(ngx.ERROR)
   end
   ssl.clear_certs()
@@ -59,7 +55,7 @@ function M.certificate()
   ok, err = ssl.set_cert(pair[1])
   if ok then ok, err = ssl.set_priv_key(pair[2]) end
   if not ok then
-    ngx.log(ngx.ERR, "certificate of ", c.d.domain, ": ", err)
+    ngx.log(ngx.ERR, "certificate of ", c.domain, ": ", err)
     return ngx.exit(ngx.ERROR)
   end
 end

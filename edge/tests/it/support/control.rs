@@ -6,7 +6,6 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flate2::write::GzEncoder;
 use headwater_edge_wire::artifact::*;
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::frame::{FRAME_END, encode_artifact, encode_page};
@@ -16,6 +15,7 @@ use headwater_edge_wire::protocol::*;
 use headwater_edge_wire::seal::{ContentKey, SealingPublicKey};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
 use headwater_edge_wire::sign::{Context, KeyRing, SigningKey};
+use headwater_edge_wire::tasks::{Task, TaskPage, TaskResult, Work};
 use headwater_edge_wire::time::Timestamp;
 use headwater_edge_wire::token::{AuthorityFingerprint, BootstrapToken};
 use rcgen::{
@@ -27,6 +27,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use uuid::Uuid;
+
+use super::answer::{Tls, answer, gzip};
+
+/// Descriptors of a page.
+const PAGE_MAX: usize = 500;
 
 /// How the control plane behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +71,11 @@ pub struct State {
     pub cells: u8,
     pub life: Duration,
     pub snapshots: u32,
+    pub tasks: Vec<Task>,
+    pub results: Vec<(String, TaskResult)>,
+    /// Whether the result of a task gets lost on its way.
+    pub loses_results: bool,
+    next: Option<SigningKey>,
     first_page: Option<(Vec<u8>, String)>,
     content_key: ContentKey,
     signing: SigningKey,
@@ -124,6 +134,10 @@ impl Control {
             cells,
             life: Duration::from_secs(7 * 86_400),
             snapshots: 0,
+            tasks: Vec::new(),
+            results: Vec::new(),
+            loses_results: false,
+            next: None,
             first_page: None,
             content_key: ContentKey::generate().unwrap(),
             signing: SigningKey::generate().unwrap(),
@@ -197,6 +211,28 @@ impl State {
         self.changes.insert(live.id, Descriptor::Live(live));
     }
 
+    /// The next pages bring a second key, signed by the first.
+    pub fn announce_key(&mut self) {
+        self.next = Some(SigningKey::generate().unwrap());
+    }
+
+    /// From now on the announced key signs and the one before is not in the ring; a forger has got hold of it.
+    pub fn rotate_key(&mut self) {
+        let next = self.next.take().unwrap();
+        self.forger = std::mem::replace(&mut self.signing, next);
+    }
+
+    fn ring(&self) -> KeyRing {
+        let keys = std::iter::once(&self.signing).chain(&self.next);
+        KeyRing::new(keys.map(|key| key.public().unwrap()).collect()).unwrap()
+    }
+
+    /// Asks for work.
+    pub fn ask(&mut self, n: u128, work: &Work) {
+        let id = TaskId::from_uuid(uuid(n));
+        self.tasks.push(Task::new(id, work, now().plus(Duration::from_secs(60))).unwrap());
+    }
+
     /// Signs an artifact by a key that nobody pinned.
     pub fn forge(&self, checksum: &Checksum) -> headwater_edge_wire::sign::Signature {
         self.forger.sign_artifact(checksum).unwrap()
@@ -226,7 +262,7 @@ impl State {
             head: self.head.try_into().unwrap(),
             issued_at: now(),
             expires_at: now().plus(Duration::from_secs(60)),
-            keys: KeyRing::new(vec![self.signing.public().unwrap()]).unwrap(),
+            keys: self.ring(),
             content_key: self.content_key.seal_to(version, self.edge, &self.sealing.unwrap()).unwrap(),
             descriptors,
         }
@@ -260,10 +296,20 @@ impl State {
     fn snapshot(&mut self) -> Vec<u8> {
         self.snapshots += 1;
         let live = self.changes.values().filter(|change| matches!(change, Descriptor::Live(_))).cloned();
-        let page = self.page(0, self.head, live.collect());
-        let signed = page.sign(&self.signing, Context::Snapshot).unwrap();
-        let mut out = encode_page(signed.signature, &signed.bytes).unwrap();
-        for descriptor in &page.descriptors {
+        let mut live: Vec<_> = live.collect();
+        live.sort_by_key(Descriptor::sequence);
+        let whole = self.page(0, self.head, Vec::new());
+        let (mut out, mut after) = (Vec::new(), whole.after);
+        let mut parts: Vec<_> = live.chunks(PAGE_MAX).collect();
+        let last = parts.pop().unwrap_or_default();
+        for part in parts.into_iter().chain([last]) {
+            let through = if part == last { whole.head } else { part.last().unwrap().sequence() };
+            let page = Page { after, through, descriptors: part.to_vec(), ..whole.clone() };
+            let signed = page.sign(&self.signing, Context::Snapshot).unwrap();
+            out.extend(encode_page(signed.signature, &signed.bytes).unwrap());
+            after = through;
+        }
+        for descriptor in &live {
             let Descriptor::Live(live) = descriptor else { continue };
             if self.mode != Mode::Withheld {
                 let bytes = &self.artifacts[&live.checksum];
@@ -291,8 +337,6 @@ fn server_config(authority: &Authority) -> Arc<ServerConfig> {
         .unwrap();
     Arc::new(config)
 }
-
-type Tls = StreamOwned<ServerConnection, TcpStream>;
 
 fn serve(
     stream: TcpStream,
@@ -334,7 +378,7 @@ fn serve(
                 sequence: beat.sequence,
                 at: now(),
                 heartbeat_seconds: 1,
-                has_tasks: false,
+                has_tasks: !state.lock().unwrap().tasks.is_empty(),
             };
             state.lock().unwrap().heartbeats.push(beat);
             answer(&mut tls, 200, "", &serde_json::to_vec(&reply).unwrap())
@@ -353,6 +397,20 @@ fn serve(
         ("POST", "/rejected") => {
             let rejected = Rejected::parse(&body).unwrap();
             state.lock().unwrap().rejected.extend(rejected.refused);
+            answer(&mut tls, 204, "", b"")
+        }
+        ("GET", "/tasks") => {
+            let page = TaskPage { items: state.lock().unwrap().tasks.clone() };
+            answer(&mut tls, 200, "", &serde_json::to_vec(&page).unwrap())
+        }
+        ("POST", path) if path.starts_with("/tasks/") => {
+            let id = path.split('/').nth(2).unwrap().to_owned();
+            let mut state = state.lock().unwrap();
+            state.results.push((id.clone(), TaskResult::parse(&body).unwrap()));
+            if state.loses_results {
+                return answer(&mut tls, 503, "", b"{}");
+            }
+            state.tasks.retain(|task| task.id.to_string() != id);
             answer(&mut tls, 204, "", b"")
         }
         _ => answer(&mut tls, 404, "", b"{}"),
@@ -380,7 +438,7 @@ fn register(
         certificate: certificate.pem(),
         not_after: now().plus(state.life),
         authorities: authority.pem.clone(),
-        keys: KeyRing::new(vec![state.signing.public().unwrap()]).unwrap(),
+        keys: state.ring(),
         cells: state.cells,
         heartbeat_seconds: 1,
     };
@@ -438,19 +496,4 @@ fn artifacts(tls: &mut Tls, body: &[u8], state: &Mutex<State>) -> std::io::Resul
     }
     drop(state);
     answer(tls, 200, "content-encoding: gzip\r\n", &gzip(&out))
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn answer(tls: &mut Tls, status: u16, fields: &str, body: &[u8]) -> std::io::Result<()> {
-    let head =
-        format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{fields}content-length: {}\r\n\r\n", body.len());
-    tls.write_all(head.as_bytes())?;
-    tls.write_all(body)?;
-    tls.conn.send_close_notify();
-    tls.flush()
 }

@@ -98,15 +98,22 @@ impl Edge {
 
     /// Starts the agent with a crash point armed.
     pub fn start_with(&mut self, crash: &str) {
+        let environment = if crash.is_empty() { None } else { Some(("HEADWATER_EDGE_CRASH", crash)) };
+        self.start_as(environment, "");
+    }
+
+    /// Starts the agent with a variable set, after these lines of a shell.
+    pub fn start_as(&mut self, environment: Option<(&str, &str)>, before: &str) {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.dir.path().join("agent.log"))
             .unwrap();
-        let mut command = self.command();
-        if !crash.is_empty() {
-            command.env("HEADWATER_EDGE_CRASH", crash);
-        }
+        let agent = self.command();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{before}\nexec \"$@\""), "sh"]);
+        command.arg(agent.get_program()).args(agent.get_args());
+        command.envs(environment);
         let child = command.arg("run").stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.agent = Some(child.spawn().unwrap());
     }
@@ -119,6 +126,11 @@ impl Edge {
         }
     }
 
+    /// The agent's process.
+    pub fn agent(&self) -> u32 {
+        self.agent.as_ref().unwrap().id()
+    }
+
     /// Whether the agent has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.agent.as_mut().is_none_or(|agent| agent.try_wait().unwrap().is_some())
@@ -126,6 +138,11 @@ impl Edge {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("agent.log")).unwrap_or_default()
+    }
+
+    /// Empties the agent's log.
+    pub fn forget_log(&self) {
+        std::fs::write(self.dir.path().join("agent.log"), "").unwrap();
     }
 
     pub fn master(&self, cell: usize) -> Option<i32> {

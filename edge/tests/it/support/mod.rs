@@ -1,7 +1,9 @@
 //! What the tests share.
 
+pub mod answer;
 pub mod control;
 pub mod edge;
+pub mod https;
 
 use std::time::{Duration, Instant};
 
