@@ -176,12 +176,19 @@ async fn a_target_that_leaves_is_not_waited_for_and_one_that_comes_is_brought_up
     let left = json!([{"id": two, "name": "dns-2"}]);
     assert_eq!((&ended["state"], &ended["partial"]), (&json!("succeeded"), &left));
     // What is changed meanwhile is told the same way, and nobody tries it there.
+    let failing = "update desired.deployments set attempts = 9, next_attempt_at = now() + interval '1 hour' \
+                   where cluster_id = $1";
     let meanwhile = world.put(&Caller::system(), "example.test", "www", "192.0.2.1").await;
     world.record(one, zone, Seen::Acknowledged(fact(meanwhile.revision, None))).await;
     let ended = wait(&world, &json!(meanwhile.operation)).await;
     assert_eq!((&ended["state"], &ended["partial"]), (&json!("succeeded"), &left));
     assert_eq!(ended["targets"], json!({"total": 2, "active": 1, "unreachable": 1}));
-    assert_eq!((&ended["attempts"], &ended["next_attempt_at"]), (&json!(0), &Value::Null));
+    sqlx::query(failing).bind(two.as_uuid()).execute(&world.app.pool).await.unwrap();
+    let id = ended["id"].as_str().unwrap();
+    let shown = world.json("system", &format!("/api/operations/{id}")).await;
+    assert_eq!((&shown["attempts"], &shown["next_attempt_at"]), (&json!(0), &Value::Null));
+    let retry = client().post(format!("{}/api/operations/{id}/retry", world.base)).bearer_auth("system");
+    assert_eq!(retry.send().await.unwrap().status(), StatusCode::CONFLICT);
 
     let enabled = world.admin(AdminCommand::SetClusterEnabled { cluster: two, enabled: true }).await;
     let id = json!(enabled.operation);
