@@ -127,11 +127,11 @@ fn is_restorable(holder: &DomainState, context: &Context<'_>) -> bool {
 
 /// Whether nobody else holds the name, or a name above or below it.
 fn claimable(view: &NameView, command: &CreateDomain, context: &Context<'_>) -> Result<(), Reject> {
-    if let Some(holder) = &view.holder {
-        if !holder.status.is_deleted() || (is_restorable(holder, context) && holder.tenant != command.tenant)
-        {
-            return Err(Reject::NameTaken(format!("{} is in use or held for its last owner", command.name)));
-        }
+    let excludes = |holder: &DomainState| {
+        !holder.status.is_deleted() || (is_restorable(holder, context) && holder.tenant != command.tenant)
+    };
+    if view.holder.as_ref().is_some_and(excludes) {
+        return Err(Reject::NameTaken(format!("{} is in use or held for its last owner", command.name)));
     }
     let foreign = view.relatives.iter().find(|(_, owner)| *owner != command.tenant);
     match foreign {
