@@ -1,6 +1,6 @@
 # Four commands are all there is to know: demo, test, check, bench. Each prepares what it needs.
-# One build tree serves the demo and the tests: the same profile and the same features. That is why the demo builds
-# the tests too: without them some crates would be built a second time, with fewer features.
+# One build tree serves the demo and the tests: the same profile, and the fail points that the tests need. The demo
+# builds the programs alone.
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
@@ -16,8 +16,8 @@ help: ## this list
 prepare: ## install the Debian packages that are missing (root or sudo)
 	@scripts/prepare
 
-build: ## the programs, as the demo and the tests use them
-	@$(CARGO) build --workspace --bins --tests $(FEATURES)
+build: ## the programs, as the demo uses them
+	@$(CARGO) build --workspace --bins $(FEATURES)
 
 demo: prepare build ## the whole system on loopback under .headwater/ (DEMO_ARGS=--once ends after the tour)
 	@exec "$(CARGO_TARGET_DIR)/debug/headwater" demo $(DEMO_ARGS)

@@ -13,9 +13,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use self::client::error::EXIT_USAGE;
 use self::client::{ClientCommand, Global};
 use crate::command::SubmitError;
-use crate::config::Config;
+use crate::config::{Config, Unusable};
 use crate::demo::run::DemoArgs;
 use crate::serve::{self, Roles};
 use crate::store::pool;
@@ -91,7 +92,11 @@ pub async fn run() -> ExitCode {
         Err(error) => {
             eprintln!("headwater: {error:#}");
             let refused = matches!(error.downcast_ref::<SubmitError>(), Some(SubmitError::Rejected(_)));
-            if refused { ExitCode::from(EXIT_REFUSED) } else { ExitCode::FAILURE }
+            match error.downcast_ref::<Unusable>() {
+                Some(_) => ExitCode::from(EXIT_USAGE),
+                None if refused => ExitCode::from(EXIT_REFUSED),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -102,7 +107,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => {
             let config = Config::load(file)?;
             if args.check_config {
-                init::identity(&config)?;
+                init::identity(&config).map_err(|error| Unusable(format!("{error:#}")))?;
                 eprintln!("the configuration{} is right", of_file(&config));
                 return Ok(ExitCode::SUCCESS);
             }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::secret::Secret;
 pub use reader::{ConfigError, EnvironmentVariable};
@@ -138,9 +138,21 @@ pub struct Client {
     pub token_file: Option<PathBuf>,
 }
 
+/// The settings cannot be used: wrong usage, whatever the command.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unusable(pub String);
+
 impl Config {
     /// Finds and reads the configuration of this process. Without any file the defaults hold.
-    pub fn load(named: Option<&Path>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Unusable`], naming every fault.
+    pub fn load(named: Option<&Path>) -> std::result::Result<Self, Unusable> {
+        Self::find(named).map_err(|error| Unusable(format!("{error:#}")))
+    }
+
+    fn find(named: Option<&Path>) -> Result<Self> {
         let from_variable = std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from);
         let file = match named.map(Path::to_owned).or(from_variable) {
             Some(file) => Some(file),
@@ -193,7 +205,9 @@ impl Database {
         match &self.url {
             Some(source) => source.read(),
             None => {
-                bail!("no database is configured: set url_file in [database], or HEADWATER_DATABASE__URL")
+                let detail =
+                    "no database is configured: set url_file in [database], or HEADWATER_DATABASE__URL";
+                Err(Unusable(detail.to_owned()).into())
             }
         }
     }

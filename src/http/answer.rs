@@ -47,6 +47,15 @@ pub fn created<T: Serialize>(outcome: &Outcome, location: &str, body: &T) -> Res
     response
 }
 
+/// The same with what the caller may want to know, in the body.
+pub fn created_with_warnings<T: Serialize>(outcome: &Outcome, location: &str, body: &T) -> Response {
+    let mut body = json!(body);
+    if !outcome.warnings.is_empty() {
+        body["warnings"] = json!(outcome.warnings);
+    }
+    created(outcome, location, &body)
+}
+
 /// 200 with what something is now.
 pub fn resource<T: Serialize>(outcome: &Outcome, body: &T) -> Response {
     let mut response = Json(body).into_response();

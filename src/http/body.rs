@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use headwater_events::reject::Fault;
 use serde_json::{Map, Value};
 
-use super::Problem;
+use super::{Problem, strict};
 
 /// Octets of a body, at most, unless its type says otherwise.
 pub const BODY_MAX_BYTES: usize = 1 << 20;
@@ -246,9 +246,8 @@ pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Sent, 
         let detail = "the body must be JSON: send it with Content-Type: application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
     }
-    let value = serde_json::from_slice(&octets)
+    let (value, mut faults) = strict::read(&octets)
         .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))?;
-    let mut faults = Vec::new();
     nuls(&value, "", &mut faults);
     Ok(Sent { value, faults })
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::auth::Authenticated;
 use super::body::NoBody;
 use super::dto::Receipt;
-use super::dto::domain::{Domain, DomainStatusBody, NewDomain, PatchDomain};
+use super::dto::domain::{Domain, DomainStatusBody, MadeDomain, MadeReceipt, NewDomain, PatchDomain};
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::DomainPath;
@@ -105,9 +105,10 @@ async fn list(
     .await
 }
 
-/// Make a domain: 201 while its ownership is to be proven, 202 when it is active at once.
+/// Make a domain: 201 while its ownership is to be proven, 202 when it is active at once. Over a deleted domain of the
+/// same owner that could still be restored, a warning says that its restore is given up.
 #[utoipa::path(post, path = "/api/domains", tag = "domains", request_body = NewDomain,
-    responses((status = 201, body = Domain), (status = 202, body = Receipt)))]
+    responses((status = 201, body = MadeDomain), (status = 202, body = MadeReceipt)))]
 async fn create(State(app): State<App>, mutation: Mutation<NewDomain>) -> Result<Response, Problem> {
     let platform = domains::platform(&app.pool).await?;
     let new = &mutation.body;
@@ -127,7 +128,7 @@ async fn create(State(app): State<App>, mutation: Mutation<NewDomain>) -> Result
     let mut response = if outcome.operation.is_some() {
         answer::receipt_with(&outcome, domain.map(|domain| ("domain", serde_json::json!(domain))))
     } else {
-        answer::created(&outcome, &format!("/api/domains/{}", new.name), &domain)
+        answer::created_with_warnings(&outcome, &format!("/api/domains/{}", new.name), &domain)
     };
     conditional::set_etag(response.headers_mut(), outcome.revision);
     Ok(response)
@@ -193,7 +194,7 @@ async fn delete(
     Ok(mutation.submit(&app, Command::Domain { name, command }).await?.into_response())
 }
 
-/// Undo the deletion of a domain, with everything it held.
+/// Undo the deletion of a domain, with everything it held; 409 `replaced` when it was made anew since.
 #[utoipa::path(post, path = "/api/domains/{d}/restore", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
     responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
 async fn restore(

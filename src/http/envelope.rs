@@ -48,10 +48,15 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let is_api = request.uri().path().starts_with("/api");
-    let trace = request.headers().get(&TRACEPARENT).and_then(trace_id).unwrap_or_default();
-    let span = tracing::info_span!("request", request_id = %id, %method, route, trace_id = trace);
+    let trace = request.headers().get(&TRACEPARENT).and_then(Trace::read);
+    let trace_id = trace.as_ref().map(|trace| trace.id.as_str()).unwrap_or_default();
+    let span = tracing::info_span!("request", request_id = %id, %method, route, trace_id);
     let answer = within(REQUEST_MAX, request, next);
-    let mut response = REQUEST.scope(id, answer).instrument(span).await;
+    let mut response = REQUEST.scope(id, answer).instrument(span.clone()).await;
+    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), ms = millis(begun), "answered"));
+    if let Some(value) = trace.and_then(|trace| trace.answer(id)) {
+        response.headers_mut().insert(TRACEPARENT, value);
+    }
     if let Ok(value) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -96,22 +101,45 @@ fn watched(request: Request) -> (Request, Arc<AtomicBool>) {
     (Request::from_parts(parts, body), reading)
 }
 
-/// The trace id of a W3C `traceparent`; anything else is as if it were absent.
-fn trace_id(value: &HeaderValue) -> Option<String> {
-    let parts: Vec<&str> = value.to_str().ok()?.split('-').collect();
-    let is_hex =
-        |text: &str, digits: usize| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
-    match parts.as_slice() {
-        [version, trace, parent, flags, ..]
-            if is_hex(version, 2)
-                && is_hex(trace, 32)
-                && is_hex(parent, 16)
-                && is_hex(flags, 2)
-                && trace.bytes().any(|digit| digit != b'0') =>
-        {
-            Some(trace.to_ascii_lowercase())
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The trace that a request belongs to (W3C Trace Context): its id, and whether it is sampled.
+struct Trace {
+    id: String,
+    flags: String,
+}
+
+impl Trace {
+    /// Reads a `traceparent`; anything that is none is as if it were absent.
+    fn read(value: &HeaderValue) -> Option<Self> {
+        let parts: Vec<&str> = value.to_str().ok()?.split('-').collect();
+        let is_hex = |text: &str, digits: usize| {
+            text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let is_id =
+            |text: &str, digits: usize| is_hex(text, digits) && text.bytes().any(|digit| digit != b'0');
+        // A later version may have more to say, behind what this one knows.
+        match parts.as_slice() {
+            ["00", _, _, _, _, ..] => None,
+            [version, id, parent, flags, ..]
+                if is_hex(version, 2)
+                    && *version != "ff"
+                    && is_id(id, 32)
+                    && is_id(parent, 16)
+                    && is_hex(flags, 2) =>
+            {
+                Some(Self { id: (*id).to_owned(), flags: (*flags).to_owned() })
+            }
+            _ => None,
         }
-        _ => None,
+    }
+
+    /// What the answer says: the same trace, and the part of it that this request was, by the end of its own id.
+    fn answer(&self, request: RequestId) -> Option<HeaderValue> {
+        let own = request.as_uuid().as_u64_pair().1;
+        HeaderValue::try_from(format!("00-{}-{own:016x}-{}", self.id, self.flags)).ok()
     }
 }
 
@@ -206,11 +234,26 @@ mod tests {
 
     #[test]
     fn a_trace_is_taken_only_when_it_is_one() {
-        let trace = |text| trace_id(&HeaderValue::from_static(text));
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(trace(good).as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-        for bad in ["", "00-x-y-01", "00-00000000000000000000000000000000-00f067aa0ba902b7-01"] {
-            assert_eq!(trace(bad), None, "{bad}");
+        let trace = |text| Trace::read(&HeaderValue::from_static(text)).map(|trace| trace.id);
+        let (id, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        assert_eq!(trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").as_deref(), Some(id));
+        assert_eq!(
+            trace("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more").as_deref(),
+            Some(id)
+        );
+        let none = "0".repeat(32);
+        for bad in [
+            String::new(),
+            "00-x-y-01".into(),
+            format!("00-{none}-{parent}-01"),
+            format!("00-{id}-{}-01", &none[..16]),
+            format!("00-{}-{parent}-01", id.to_uppercase()),
+            format!("ff-{id}-{parent}-01"),
+            format!("00-{id}-{parent}-01-more"),
+            format!("00-{id}-{parent}"),
+        ] {
+            let value = HeaderValue::try_from(&bad).unwrap();
+            assert!(Trace::read(&value).is_none(), "{bad}");
         }
     }
 }

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::Problem;
 use super::query::{FromQuery, Pairs, Query};
 use crate::app::App;
-use crate::query::{clusters, domains};
+use crate::query::domains;
+use crate::rebuild;
 use crate::store::pool;
 
 /// How long one check may take.
@@ -59,7 +60,7 @@ async fn ready(State(health): State<Health>, Query(Verbose(verbose)): Query<Verb
     if health.draining.is_cancelled() || health.app.stop.is_cancelled() {
         return Problem::unavailable("this process is stopping").into_response();
     }
-    let checks = [database(&health.app).await, schema(&health.app).await, log(&health.app).await];
+    let checks = [database(&health.app).await, schema(&health.app).await, log(&health.app, verbose).await];
     let failed: Vec<&Check> = checks.iter().filter(|check| check.needed && check.result.is_err()).collect();
     let shown: Vec<Value> = checks.iter().map(Check::show).collect();
     if let Some(first) = failed.first() {
@@ -101,21 +102,17 @@ async fn schema(app: &App) -> Check {
     Check { name: "schema", needed: true, result }
 }
 
-/// The tail of the log and how far everything has followed it. Lag is told; it makes nobody unready.
-async fn log(app: &App) -> Check {
+/// The tail of the log and, for those who want to know, how far every projection has followed it. Lag is told; it makes
+/// nobody unready.
+async fn log(app: &App, verbose: bool) -> Check {
     let read = async {
         let meta = app.log.meta().await.map_err(|error| error.to_string())?;
-        let cursors = clusters::cursors(&app.pool).await.map_err(|error| error.to_string())?;
-        let lag = cursors.iter().map(|cursor| {
-            let behind = (cursor.head.get() - cursor.position.get()).max(0);
-            json!({"name": cursor.name, "position": cursor.position, "lag": behind, "state": cursor.state,
-                   "last_error": cursor.last_error})
-        });
-        Ok::<Value, String>(json!({
-            "head": meta.head,
-            "known_head": app.commit.head().get(),
-            "projections": lag.collect::<Vec<_>>(),
-        }))
+        let mut told = json!({"head": meta.head, "known_head": app.commit.head().get()});
+        if verbose {
+            let standings = rebuild::list(&app.pool).await.map_err(|error| error.to_string())?;
+            told["projections"] = json!(standings);
+        }
+        Ok::<Value, String>(told)
     };
     Check { name: "log", needed: true, result: within(read).await }
 }

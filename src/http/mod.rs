@@ -38,3 +38,4 @@ pub mod page;
 pub mod path;
 pub mod query;
 pub mod rate;
+pub mod strict;

@@ -33,6 +33,7 @@ pub const CODES: [(u16, &[&str]); 15] = [
             "name_taken",
             "guarded",
             "hold_expired",
+            "replaced",
             "idempotency_conflict",
             "idempotency_in_progress",
             "nothing_to_retry",
@@ -87,6 +88,14 @@ impl Problem {
             many => format!("{} faults in the input", many.len()),
         };
         Self { errors: faults, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail) }
+    }
+
+    /// What is to be deleted and is absent is 404, with where it is asked for; beside other faults it is one of them.
+    pub fn or_absent(mut self) -> Self {
+        if self.status == StatusCode::UNPROCESSABLE_ENTITY && self.code == "not_found" {
+            self.status = StatusCode::NOT_FOUND;
+        }
+        self
     }
 
     /// 400 with every fault of what stands around the body: the query, a header.

@@ -132,7 +132,10 @@ async fn delete(
     Ok(mutation.submit(&app, Command::Domain { name: at.domain, command }).await?.into_response())
 }
 
-/// Change many RRsets atomically, in one revision, judged at the end state.
+/// Change many RRsets atomically, in one revision, judged at the end state. `put` and `delete` take whole RRsets, `add`
+/// and `remove` single values, and what of those is there or absent already is no fault. What `delete` names must be
+/// there when its turn comes: 404 with the pointer of the change. `ttl` may stand with every op; it says nothing where
+/// the RRset goes.
 #[utoipa::path(post, path = "/api/domains/{d}/rrsets/batch", tag = "rrsets",
     params(("d" = String, Path, description = "The domain's name")),
     request_body = Batch, responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
@@ -143,6 +146,6 @@ async fn batch(
 ) -> Result<Response, Problem> {
     let (mutation, body) = mutation.split();
     let BatchChanges(changes) = BatchChanges::try_from((&name, body))?;
-    let command = DomainCommand::ChangeRrsets(changes);
-    Ok(mutation.submit(&app, Command::Domain { name, command }).await?.into_response())
+    let command = Command::Domain { name, command: DomainCommand::ChangeRrsets(changes) };
+    Ok(mutation.submit(&app, command).await.map_err(Problem::or_absent)?.into_response())
 }

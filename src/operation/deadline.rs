@@ -35,7 +35,9 @@ pub struct TargetView {
     pub name: String,
     /// Whether it has verified the operation's revision or a later one.
     pub verified: bool,
-    /// Whether it was reached within the last 60 s.
+    /// Whether it is deployed to.
+    pub enabled: bool,
+    /// Whether it is enabled and was reached within the last 60 s.
     pub in_service: bool,
     /// The deployment's state.
     pub state: Option<String>,
@@ -139,8 +141,10 @@ pub fn verdict(operation: OperationId, targets: &[TargetView], overdue: bool) ->
     if !overdue {
         return None;
     }
-    let lagging: Vec<&TargetView> = targets.iter().filter(|target| !target.verified).collect();
-    let detail = if targets.is_empty() {
+    // Nobody waits for a disabled one.
+    let lagging: Vec<&TargetView> =
+        targets.iter().filter(|target| target.enabled && !target.verified).collect();
+    let detail = if !targets.iter().any(|target| target.enabled) {
         "no DNS cluster is enabled".to_owned()
     } else {
         let tell = |target: &&TargetView| {
@@ -200,6 +204,7 @@ mod tests {
             id: ClusterId::from_uuid(Uuid::from_u128(n)),
             name: format!("dns-{n}"),
             verified,
+            enabled: true,
             in_service,
             state: Some("failed".into()),
             error: Some("no route".into()),
@@ -227,6 +232,19 @@ mod tests {
         // Nobody is in service: nobody has verified it where it counts.
         assert_eq!(of(&[target(1, false, false)], false), None);
         assert_eq!(of(&[target(1, false, false)], true).unwrap().state, "failed");
+        // A disabled one is out of service: it is not waited for and not blamed, but told.
+        let disabled = |n, verified| TargetView { enabled: false, ..target(n, verified, false) };
+        let without = [target(1, true, true), disabled(2, false), disabled(3, true)];
+        let done = of(&without, false).unwrap();
+        assert_eq!((done.state.as_str(), done.partial), ("succeeded", vec![without[1].id]));
+        let late = of(&[target(1, false, true), disabled(2, false)], true).unwrap();
+        assert_eq!(late.partial.len(), 1);
+        assert!(!late.error.unwrap().detail.contains("dns-2"));
+        // None is enabled: nothing is served, whatever was verified once.
         assert_eq!(of(&[], true).unwrap().error.unwrap().detail, "no DNS cluster is enabled");
+        assert_eq!(of(&[disabled(1, true)], false), None);
+        let none = of(&[disabled(1, true), disabled(2, false)], true).unwrap();
+        assert_eq!((none.state.as_str(), none.partial.len()), ("failed", 1));
+        assert_eq!(none.error.unwrap().detail, "no DNS cluster is enabled");
     }
 }

@@ -92,7 +92,7 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
     let imperative = request.is_some();
     let concerned = if imperative { Vec::new() } else { concerned };
     let active = concerned.iter().filter(|target| is_active(target)).count();
-    let lagging = || concerned.iter().filter(|target| !is_active(target));
+    let lagging = || concerned.iter().filter(|target| target.enabled && !is_active(target));
     let body = json!({
         "id": id, "kind": kind, "state": state.name(), "domain": domain, "revision": revision, "lane": lane,
         "progress": {"done": active, "total": concerned.len(), "unit": "targets"},

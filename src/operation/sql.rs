@@ -23,12 +23,14 @@ pub(super) const LEASE: &str = "insert into leases as t (name, owner, until) \
      fence = case when t.owner = excluded.owner then t.fence else t.fence + 1 end \
      where t.owner = excluded.owner or t.until < now() returning fence";
 
-/// The targets of an operation as JSON, for every enabled one: `o` is the operation.
+/// The targets of an operation as JSON: every enabled one, and of the others those that its domain is deployed to.
+/// `o` is the operation.
 macro_rules! targets {
     () => {
         "(select coalesce(jsonb_agg(jsonb_build_object('id', t.cluster_id, 'name', t.name, \
          'verified', coalesce(v.revision >= o.revision, false), \
-         'in_service', coalesce(h.reached_at > now() - interval '60 seconds', false), \
+         'enabled', t.enabled, \
+         'in_service', t.enabled and coalesce(h.reached_at > now() - interval '60 seconds', false), \
          'state', d.state, 'error', d.last_error, 'attempts', d.attempts, \
          'next_attempt_at', case when isfinite(d.next_attempt_at) then d.next_attempt_at end) \
          order by t.name), '[]'::jsonb) \
@@ -36,7 +38,7 @@ macro_rules! targets {
          left join operations.verified v on v.domain_id = o.domain_id and v.cluster_id = t.cluster_id \
          left join cluster_health h on h.cluster_id = t.cluster_id \
          left join desired.deployments d on d.domain_id = o.domain_id and d.cluster_id = t.cluster_id \
-         where t.enabled)"
+         where t.enabled or d.domain_id is not null)"
     };
 }
 

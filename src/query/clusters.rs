@@ -1,6 +1,6 @@
-//! DNS clusters with what was last seen of them, and the cursors of what follows the log.
+//! DNS clusters with what was last seen of them.
 
-use headwater_events::ids::{ClusterId, Position, Revision};
+use headwater_events::ids::{ClusterId, Revision};
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
@@ -39,21 +39,6 @@ pub struct StoredCluster {
     pub in_service: bool,
 }
 
-/// How far something has followed the log.
-#[derive(Debug, Clone)]
-pub struct Cursor {
-    /// What.
-    pub name: String,
-    /// How far.
-    pub position: Position,
-    /// `live`, or what else it is doing.
-    pub state: String,
-    /// Why it stands still.
-    pub last_error: Option<String>,
-    /// The newest position of the log.
-    pub head: Position,
-}
-
 /// The next clusters, oldest first, or one of them.
 ///
 /// # Errors
@@ -83,21 +68,4 @@ pub async fn page(
         })
     };
     query.fetch_all(pool).await?.iter().map(read).collect()
-}
-
-/// Every cursor.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn cursors(pool: &PgPool) -> Result<Vec<Cursor>, sqlx::Error> {
-    let read = |row: &PgRow| {
-        Ok(Cursor {
-            name: row.try_get(0)?,
-            position: Position::new(row.try_get(1)?),
-            state: row.try_get(2)?,
-            last_error: row.try_get(3)?,
-            head: Position::new(row.try_get(4)?),
-        })
-    };
-    sqlx::query(sql::CURSORS).fetch_all(pool).await?.iter().map(read).collect()
 }

@@ -164,11 +164,6 @@ pub(super) const DEPLOYMENTS: &str = concat!(
 /// Whether the database answers.
 pub(super) const PING: &str = "select 1";
 
-/// The newest position and each projection's cursor.
-pub(super) const CURSORS: &str = "select c.name, c.position, c.state, c.last_error, \
-     (select coalesce(max(position), 0) from events) from projection_cursors c \
-     where c.name <> 'desired' order by c.name";
-
 /// Every target with what waits for it.
 pub(super) const TARGET_STATUS: &str = "select c.id, c.name, c.enabled, \
      c.enabled and coalesce(h.reached_at > now() - interval '60 s', false), w.pending, w.oldest, w.failing, w.ahead, \
@@ -220,5 +215,4 @@ pub const ALL: &[&str] = &[
     DEPLOYMENTS_OF_DOMAIN,
     DEPLOYMENTS,
     PING,
-    CURSORS,
 ];

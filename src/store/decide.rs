@@ -290,6 +290,9 @@ impl<'a> Decider<'a> {
             return;
         };
         let state = DomainState::created(create.id, event, self.now);
+        let mut made = DomainView::bare(state.clone());
+        let holder = self.loaded.names.get(&create.name).and_then(|view| view.holder.as_ref());
+        made.replaced = holder.filter(|held| held.tenant == create.tenant).and_then(|held| held.hold_until);
         let read = self.loaded.names.get(&create.name).and_then(|view| view.holder.as_ref());
         self.batch.claims.push(Claim {
             ns: Namespace::Domain,
@@ -305,7 +308,7 @@ impl<'a> Decider<'a> {
             }
         }
         // What was loaded of the name's earlier holder no longer answers to it.
-        self.loaded.domains.insert(create.name.clone(), DomainView::bare(state));
+        self.loaded.domains.insert(create.name.clone(), made);
     }
 }
 

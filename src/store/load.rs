@@ -5,9 +5,10 @@
 use super::batch::{Namespace, StreamHead, ancestor_keys};
 use super::{row, sql};
 use crate::command::{Command, Request};
+use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
-use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
+use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
@@ -103,11 +104,36 @@ async fn domains(
             .insert(state.id.as_uuid(), head(StreamKind::Domain, state.revision, row.try_get("last_hash")?));
         loaded.domains.insert(state.name.clone(), DomainView::bare(state));
     }
+    replaced(connection, requests, loaded).await?;
     for (index, request) in requests.iter().enumerate() {
         if let Command::Domain { name, .. } = &request.command
             && missed.contains(name)
         {
             loaded.missed.insert(index);
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is to be restored took the place of a deleted domain: for restores alone.
+async fn replaced(
+    connection: &mut PgConnection,
+    requests: &[&Request],
+    loaded: &mut Loaded,
+) -> Result<(), sqlx::Error> {
+    let restored = requests.iter().filter_map(|request| match &request.command {
+        Command::Domain { name, command: DomainCommand::Restore } => Some(name.as_str()),
+        _ => None,
+    });
+    let restored: Vec<&str> = restored.collect();
+    if restored.is_empty() {
+        return Ok(());
+    }
+    for row in sqlx::query(sql::REPLACED).bind(restored).fetch_all(&mut *connection).await? {
+        let name: &str = row.try_get(0)?;
+        let until: DateTime<Utc> = row.try_get(1)?;
+        if let Some(view) = DomainName::parse(name).ok().and_then(|name| loaded.domains.get_mut(&name)) {
+            view.replaced = Some(until.into());
         }
     }
     Ok(())

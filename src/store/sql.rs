@@ -76,6 +76,11 @@ pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($
 pub(super) const LOCK_STREAM: &str = "select pg_advisory_lock(7003, hashtext($1))";
 
 /// $1 name.
+/// $1 names of domains: until when deleted ones were held for the same owner, whose names they took.
+pub(super) const REPLACED: &str = "select d.name, max(o.hold_until) from desired.domains d \
+     join desired.domains o on o.tenant_id = d.tenant_id and o.name = d.name and not o.current \
+     where d.name = any($1) and d.current and o.hold_until is not null group by d.name";
+
 pub(super) const DOMAIN_ID: &str = "select id::text from desired.domains where name = $1 and current";
 
 pub(super) const TARGETS: &str = "select name from desired.clusters where enabled order by name";
@@ -230,6 +235,7 @@ pub const ALL: &[&str] = &[
     LOCK_NAME,
     LOCK_STREAM,
     DOMAIN_ID,
+    REPLACED,
     TARGETS,
     BATCH_ENDED,
     BATCH,

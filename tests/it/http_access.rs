@@ -214,6 +214,22 @@ async fn a_process_says_how_it_is() {
     bare("/livez").await.expect(200);
     let ready = bare("/readyz?verbose").await.expect(200).json();
     assert_eq!(ready["checks"].as_array().unwrap().len(), 3);
+    let listed = ready["checks"][2]["detail"]["projections"].as_array().unwrap();
+    let names: Vec<&str> = listed.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["desired", "powerdns", "operations", "audit"]);
+    assert!(listed.iter().all(|one| one["lag"].is_i64() && one["state"].is_string()), "{ready}");
+    // A caller's trace goes on: its own id, a span of this request's, and only when it is one.
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traced = |text: String| api.request(Method::GET, "/livez").header("traceparent", text).send();
+    let answer = traced(format!("00-{trace}-00f067aa0ba902b7-01")).await.unwrap();
+    let shown = answer.headers()["traceparent"].to_str().unwrap().to_owned();
+    let parts: Vec<&str> = shown.split('-').collect();
+    assert_eq!((parts.len(), parts[0], parts[1], parts[3]), (4, "00", trace, "01"), "{shown}");
+    assert!(parts[2].len() == 16 && parts[2] != "00f067aa0ba902b7", "{shown}");
+    let id = answer.headers()["x-request-id"].to_str().unwrap().replace('-', "");
+    assert_eq!(parts[2], &id[16..], "the span is found by the request's id");
+    let answer = traced(format!("00-{trace}-0000000000000000-01")).await.unwrap();
+    assert!(!answer.headers().contains_key("traceparent"));
     let id = uuid::Uuid::now_v7().to_string();
     let request = api.request(Method::GET, "/healthz").header("X-Request-Id", &id);
     assert_eq!(Answer::of(request.send().await.unwrap()).await.header("x-request-id"), id);

@@ -72,10 +72,14 @@ fn bodies() -> Vec<Row> {
         row(
             "POST",
             &batch,
-            json!({"changes": [{"op": "delete", "name": "none", "type": "A"}]}),
-            422,
+            json!({"changes": [{"op": "delete", "name": "none", "type": "A", "ttl": 300}]}),
+            404,
             "not_found",
         ),
+        put(r#"{"ttl": 1, "ttl": 2, "records": ["192.0.2.1"]}"#, 422, "duplicate_key"),
+        row("POST", "/api/domains", r#"{"name": "a.test", "name": "b.test"}"#, 422, "duplicate_key"),
+        row("PATCH", ZONE, r#"{"labels": {"a": "b", "a": "b"}}"#, 422, "duplicate_key"),
+        row("DELETE", &www, r#"{"a": 1, "a": 1}"#, 422, "invalid"),
         row("POST", &batch, json!({"changes": [1]}), 422, "invalid_type"),
         row("POST", &batch, json!({}), 422, "missing"),
         row("PATCH", ZONE, json!({"labels": {"a": 1}}), 422, "invalid_type"),
@@ -117,6 +121,9 @@ fn names() -> Vec<Row> {
         make(&format!("{long}.test"), "invalid_name"),
         make("exa\u{200d}mple.test", "invalid_name"),
         make("a\u{2488}b.test", "invalid_name"),
+        make("exa\u{200b}mple.test", "invalid_name"),
+        make("exa\u{ad}mple.test", "invalid_name"),
+        make("\u{feff}example.test", "invalid_name"),
         make("xn--\u{fc}.test", "invalid_name"),
         make("xn--a.test", "invalid_name"),
         row("POST", "/api/domains", json!({"name": 1}), 422, "invalid_type"),
@@ -144,6 +151,8 @@ fn owners() -> Vec<Row> {
         put(&format!("{label}/A"), 422, "invalid_name"),
         put(&format!("{long}/A"), 422, "invalid_name"),
         put("a%EF%BC%8Eb/A", 422, "invalid_name"),
+        put("ww%E2%80%8Bw/A", 422, "invalid_name"),
+        row("GET", &format!("{ZONE}/rrsets/ww%C2%ADw/A"), "", 422, "invalid_name"),
         put("a*b/A", 422, "invalid_name"),
         put("%FF/A", 400, "malformed"),
         put("www.example.net./A", 422, "outside_zone"),
@@ -311,6 +320,31 @@ async fn every_fault_is_told_with_its_pointer() {
         "/changes/3/type",
     ];
     assert_eq!(pointers(&told), expected);
+
+    // A key that stands twice, at its place and with its name; the values do not matter.
+    let twice = r#"{"changes": [{"op": "delete", "name": "a", "type": "A"},
+        {"op": "put", "name": "b", "name": "b", "type": "A", "ttl": 1, "records": ["192.0.2.1"]}]}"#;
+    let told = send(&api, &row("POST", &format!("{ZONE}/rrsets/batch"), twice, 422, "")).await;
+    let told = told.expect_problem(422, "duplicate_key");
+    assert_eq!(pointers(&told), ["/changes/1/name"]);
+    assert!(told.json()["detail"].as_str().unwrap().contains("`name`"), "{told:?}");
+
+    // What a batch is to delete and is absent: 404 with its change, and one fault of several beside others.
+    let delete = json!({"op": "delete", "name": "none", "type": "A", "ttl": 300});
+    let add = json!({"op": "add", "name": "b", "type": "A", "records": ["192.0.2.1"]});
+    let apex = json!({"op": "add", "name": "@", "type": "NS", "records": ["ns.example.net."]});
+    let path = format!("{ZONE}/rrsets/batch");
+    let told = api.call(Method::POST, &path, json!({"changes": [add, delete]})).await;
+    assert_eq!(pointers(&told.expect_problem(404, "not_found")), ["/changes/1"]);
+    let told = api.call(Method::POST, &path, json!({"changes": [delete, apex]})).await;
+    assert_eq!(pointers(&told.expect_problem(422, "invalid")), ["/changes/0", "/changes/1"]);
+    // What an earlier change of the batch made can be deleted, and the TTL is judged though it says nothing.
+    let put = json!({"op": "add", "name": "none", "type": "A", "ttl": 300, "records": ["192.0.2.1"]});
+    let remove = json!({"op": "remove", "name": "b", "type": "A", "ttl": 300, "records": ["192.0.2.1"]});
+    api.call(Method::POST, &path, json!({"changes": [put, remove, delete]})).await.expect(200);
+    let late = json!({"op": "delete", "name": "none", "type": "A", "ttl": -1});
+    let told = api.call(Method::POST, &path, json!({"changes": [late]})).await;
+    assert_eq!(pointers(&told.expect_problem(422, "invalid_ttl")), ["/changes/0/ttl"]);
 }
 
 fn pointers(answer: &Answer) -> Vec<String> {

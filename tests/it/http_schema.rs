@@ -169,6 +169,43 @@ async fn what_a_zone_cut_hides_is_told() {
     begins(&api.call(Method::POST, &batch, changes).await.expect(202).json(), "a.b.team TXT lies below");
 }
 
+/// Making a domain over one's own deleted one gives its restore up: both say so, and a stranger learns nothing.
+#[tokio::test]
+async fn a_restore_that_is_given_up_is_told() {
+    let (api, document) = (TestApi::start("").await, described());
+    let restore = format!("{ZONE}/restore");
+    for active in [true, false] {
+        let domain = json!({"name": "example.test", "force_active": active});
+        let (status, removed) = if active { (202, 202) } else { (201, 200) };
+        let made = api.call(Method::POST, "/api/domains", domain.clone()).await.expect(status).json();
+        // The second round finds the deleted domains of the first.
+        assert_eq!(made.get("warnings").is_some(), !active, "{made}");
+        hold(&document, "post", "/api/domains", status, &made);
+        api.call(Method::DELETE, ZONE, Value::Null).await.expect(removed);
+        let plan =
+            api.call(Method::POST, "/api/domains?dry_run=true", domain.clone()).await.expect(200).json();
+        let anew = api.call(Method::POST, "/api/domains", domain).await.expect(status).json();
+        hold(&document, "post", "/api/domains", status, &anew);
+        for told in [plan, anew] {
+            let warning = told["warnings"][0].as_str().unwrap_or_default();
+            assert!(warning.starts_with("example.test was deleted and could be restored until "), "{told}");
+        }
+        let told = api.call(Method::POST, &restore, Value::Null).await.expect_problem(409, "replaced");
+        let detail = told.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("made anew") && detail.contains("cannot be restored"), "{detail}");
+        // What is there now can itself be deleted and restored.
+        api.call(Method::DELETE, ZONE, Value::Null).await.expect(removed);
+        api.call(Method::POST, &restore, Value::Null).await.expect(removed);
+        api.call(Method::DELETE, ZONE, Value::Null).await.expect(removed);
+    }
+    api.call(Method::POST, "/api/domains", json!({"name": "other.test", "force_active": true}))
+        .await
+        .expect(202);
+    let same =
+        api.call(Method::POST, "/api/domains/other.test/restore", Value::Null).await.expect(200).json();
+    assert_eq!(same["changed"], false);
+}
+
 /// Names of nothing get no records; confusables do, as the A-labels that show them.
 #[tokio::test]
 async fn owners_are_names_of_something() {

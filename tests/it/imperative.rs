@@ -194,6 +194,33 @@ async fn a_verification_is_accepted_and_tells_what_it_found() {
         .expect_problem(404, "not_found");
 }
 
+/// Whoever watches the numbers sees them end where they were to end.
+#[tokio::test]
+async fn what_has_succeeded_has_done_all_of_it() {
+    let api = TestApi::start("").await;
+    tokio::spawn(operation::run(api.app.clone()));
+    tokio::spawn(runner::run(api.app.clone()));
+    post(&api, "/api/domains", json!({"name": "example.test", "force_active": true}), 202).await;
+    for verb in ["verify", "rebuild"] {
+        for (name, body) in [
+            ("desired", json!({})),
+            ("desired", json!({"domain": "example.test"})),
+            ("operations", json!({})),
+            ("audit", json!({})),
+            ("powerdns", json!({})),
+        ] {
+            let asked = post(&api, &format!("/api/projections/{name}/{verb}"), body.clone(), 202).await;
+            let id = asked["operation"]["id"].as_str().unwrap();
+            let done = api.get(&format!("/api/operations/{id}?wait=20")).await.expect(200).json();
+            assert_eq!(done["state"], "succeeded", "{verb} {name} {body}: {done}");
+            let progress = &done["progress"];
+            assert_eq!(progress["done"], progress["total"], "{verb} {name} {body}: {progress}");
+            // Without a cluster there are no zones.
+            assert_eq!(progress["total"] == 0, name == "powerdns", "{verb} {name} {body}: {progress}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn one_rebuild_of_a_projection_at_a_time_and_a_call_off_frees_it() {
     let api = TestApi::start("").await;

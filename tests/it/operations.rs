@@ -173,15 +173,45 @@ async fn a_target_that_leaves_is_not_waited_for_and_one_that_comes_is_brought_up
     world.record(one, zone, Seen::Acknowledged(fact(created.revision, None))).await;
     world.admin(AdminCommand::SetClusterEnabled { cluster: two, enabled: false }).await;
     let ended = wait(&world, &json!(created.operation)).await;
-    assert_eq!((&ended["state"], &ended["partial"]), (&json!("succeeded"), &json!([])));
+    let left = json!([{"id": two, "name": "dns-2"}]);
+    assert_eq!((&ended["state"], &ended["partial"]), (&json!("succeeded"), &left));
+    // What is changed meanwhile is told the same way, and nobody tries it there.
+    let failing = "update desired.deployments set attempts = 9, next_attempt_at = now() + interval '1 hour' \
+                   where cluster_id = $1";
+    let meanwhile = world.put(&Caller::system(), "example.test", "www", "192.0.2.1").await;
+    world.record(one, zone, Seen::Acknowledged(fact(meanwhile.revision, None))).await;
+    let ended = wait(&world, &json!(meanwhile.operation)).await;
+    assert_eq!((&ended["state"], &ended["partial"]), (&json!("succeeded"), &left));
+    assert_eq!(ended["targets"], json!({"total": 2, "active": 1, "unreachable": 1}));
+    sqlx::query(failing).bind(two.as_uuid()).execute(&world.app.pool).await.unwrap();
+    let id = ended["id"].as_str().unwrap();
+    let shown = world.json("system", &format!("/api/operations/{id}")).await;
+    assert_eq!((&shown["attempts"], &shown["next_attempt_at"]), (&json!(0), &Value::Null));
+    let retry = client().post(format!("{}/api/operations/{id}/retry", world.base)).bearer_auth("system");
+    assert_eq!(retry.send().await.unwrap().status(), StatusCode::CONFLICT);
 
     let enabled = world.admin(AdminCommand::SetClusterEnabled { cluster: two, enabled: true }).await;
     let id = json!(enabled.operation);
     let open = world.json("system", &format!("/api/operations/{}?wait=2", id.as_str().unwrap())).await;
     assert_eq!((&open["state"], &open["kind"]), (&json!("pending"), &json!("dns_cluster.enable")));
-    world.record(two, zone, Seen::Acknowledged(fact(created.revision, None))).await;
+    world.record(two, zone, Seen::Acknowledged(fact(meanwhile.revision, None))).await;
     let ended = wait(&world, &id).await;
     assert_eq!(ended["state"], "succeeded", "{ended}");
+}
+
+/// Nothing is served where no cluster is enabled: the operation says that, and names those that have not got it.
+#[tokio::test]
+async fn without_an_enabled_cluster_an_operation_fails_and_says_so() {
+    let soon = |config: &mut Config| config.operations.deadline = Duration::from_secs(2);
+    let world = World::with(Runs::All, soon).await;
+    let one = world.cluster("dns-1").await;
+    reached(&world, one).await;
+    world.admin(AdminCommand::SetClusterEnabled { cluster: one, enabled: false }).await;
+    let (_, created) = world.domain("example.test", world.tenant).await;
+    let ended = wait(&world, &json!(created.operation)).await;
+    assert_eq!((&ended["state"], &ended["served"]), (&json!("failed"), &json!(false)));
+    assert_eq!(ended["error"]["detail"], "no DNS cluster is enabled");
+    assert_eq!(ended["partial"], json!([{"id": one, "name": "dns-1"}]));
 }
 
 /// The same rows whatever the size of the pages, and again from nothing.

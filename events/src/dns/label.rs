@@ -43,8 +43,16 @@ pub(crate) fn is_plain(octet: u8) -> bool {
     octet.is_ascii_lowercase() || octet.is_ascii_digit() || matches!(octet, b'-' | b'_' | b'/')
 }
 
-/// A U-label, or several joined by dots, as A-labels (UTS 46, nontransitional).
+/// A U-label, or several joined by dots, as A-labels (UTS 46, nontransitional). A character that the mapping would drop
+/// is refused: two names that look alike, one of them with something that nobody sees, are no spellings of one.
 pub(crate) fn to_ascii(text: &str) -> Result<String, DnsFault> {
+    if let Some(c) = text.chars().find(|c| is_dropped(*c)) {
+        return Err(DnsFault::name(format!(
+            "{} holds U+{:04X}, which cannot be seen and does not count in a name: remove it",
+            shown(text),
+            u32::from(c)
+        )));
+    }
     Uts46::new()
         .to_ascii(text.as_bytes(), DENIED, Hyphens::Allow, DnsLength::Ignore)
         .map(|ascii| ascii.into_owned())
@@ -54,6 +62,13 @@ pub(crate) fn to_ascii(text: &str) -> Result<String, DnsFault> {
                 shown(text)
             ))
         })
+}
+
+/// Whether UTS 46 maps a character to nothing, as it does with the soft hyphen and the zero-width space.
+fn is_dropped(c: char) -> bool {
+    let around = format!("a{c}b");
+    let ascii = || Uts46::new().to_ascii(around.as_bytes(), DENIED, Hyphens::Allow, DnsLength::Ignore);
+    !c.is_ascii() && ascii().is_ok_and(|ascii| ascii == "ab")
 }
 
 /// Refuses `xn--` labels that do not decode, or decode to what would be spelled otherwise: they are the A-labels of

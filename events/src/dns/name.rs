@@ -277,6 +277,30 @@ mod tests {
     }
 
     #[test]
+    fn what_would_be_dropped_is_refused_by_its_number() {
+        for dropped in ["200B", "FEFF", "AD", "2060", "180B", "FE0F", "E0100"] {
+            let c = char::from_u32(u32::from_str_radix(dropped, 16).unwrap()).unwrap();
+            for input in [format!("exa{c}mple.com"), format!("{c}example.com"), format!("b\u{fc}ch{c}er.com")]
+            {
+                let fault = DomainName::parse(&input).expect_err(dropped);
+                assert_eq!(fault.code, FaultCode::InvalidName);
+                assert!(fault.detail.contains(&format!("U+{:04X},", u32::from(c))), "{}", fault.detail);
+            }
+        }
+        // Joiners stay where a script needs them (RFC 5892, appendix A), and make another name.
+        for (joined, without) in [
+            (
+                "\u{646}\u{627}\u{645}\u{647}\u{200c}\u{627}\u{6cc}.com",
+                "\u{646}\u{627}\u{645}\u{647}\u{627}\u{6cc}.com",
+            ),
+            ("\u{915}\u{94d}\u{200d}\u{937}.com", "\u{915}\u{94d}\u{937}.com"),
+        ] {
+            assert_ne!(name(joined), name(without));
+        }
+        assert!(DomainName::parse("exam\u{200d}ple.com").is_err());
+    }
+
+    #[test]
     fn what_is_the_a_label_of_nothing_can_be_read_but_not_made() {
         for input in A_LABELS_OF_NOTHING {
             let name = name(&format!("{input}.example"));

@@ -2,7 +2,7 @@
 
 use super::command::CreateDomain;
 use super::decide::{Context, Decided, Decision};
-use super::state::NameView;
+use super::state::{DomainState, NameView};
 use super::{EXTERNAL_ID_MAX_BYTES, LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES, LABELS_MAX_COUNT};
 use crate::actor::{self, Resource, Verb};
 use crate::envelope::NewEvent;
@@ -97,6 +97,14 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
         serial_base: previous.map_or(1, |serial| serial.wrapping_add(1)),
     });
     let operation = status.is_served().then_some(context.operation);
+    let given_up = view.holder.as_ref().filter(|held| is_restorable(held, context)).map(|held| {
+        format!(
+            "{0} was deleted and could be restored until {1}: making it anew gives that up, with the {2} RRsets it held",
+            command.name,
+            held.hold_until.unwrap_or(context.now),
+            held.rrsets
+        )
+    });
     Ok(Decided::Changed(Decision {
         events: vec![NewEvent {
             stream: StreamRef::domain(command.id),
@@ -108,17 +116,22 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
         revision: Revision::new(1),
         operation,
         guards: Vec::new(),
-        warnings: Vec::new(),
+        warnings: given_up.into_iter().collect(),
     }))
+}
+
+/// Whether a domain is deleted and still held for its owner.
+fn is_restorable(holder: &DomainState, context: &Context<'_>) -> bool {
+    holder.status.is_deleted() && holder.hold_until.is_none_or(|until| until > context.now)
 }
 
 /// Whether nobody else holds the name, or a name above or below it.
 fn claimable(view: &NameView, command: &CreateDomain, context: &Context<'_>) -> Result<(), Reject> {
-    if let Some(holder) = &view.holder {
-        let held = holder.hold_until.is_none_or(|until| until > context.now);
-        if !holder.status.is_deleted() || (held && holder.tenant != command.tenant) {
-            return Err(Reject::NameTaken(format!("{} is in use or held for its last owner", command.name)));
-        }
+    let excludes = |holder: &DomainState| {
+        !holder.status.is_deleted() || (is_restorable(holder, context) && holder.tenant != command.tenant)
+    };
+    if view.holder.as_ref().is_some_and(excludes) {
+        return Err(Reject::NameTaken(format!("{} is in use or held for its last owner", command.name)));
     }
     let foreign = view.relatives.iter().find(|(_, owner)| *owner != command.tenant);
     match foreign {

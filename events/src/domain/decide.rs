@@ -220,6 +220,15 @@ fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> 
     let domain = &view.state;
     check(context.precondition, Some(domain.revision))?;
     let (true, Some(status)) = (domain.status.is_deleted(), domain.status_before_delete) else {
+        if view.replaced.is_some_and(|until| until > context.now) {
+            return Err(Reject::Conflict {
+                code: "replaced",
+                detail: format!(
+                    "{} was deleted and then made anew at {}: the one that was deleted cannot be restored any more",
+                    domain.name, domain.created_at
+                ),
+            });
+        }
         return Ok(Decided::Unchanged { revision: domain.revision });
     };
     if domain.hold_until.is_some_and(|until| until <= context.now) {

@@ -90,12 +90,16 @@ pub struct DomainView {
     pub below: BTreeMap<OwnerKey, Vec<(OwnerKey, RrType)>>,
     /// The owners that were read.
     pub loaded: BTreeSet<OwnerKey>,
+    /// Until when the deleted domain was held that this one took the name of, where both have the same owner. Read for
+    /// a restore alone.
+    pub replaced: Option<Timestamp>,
 }
 
 impl DomainView {
     /// A view in which no owner has been read yet.
     pub fn bare(state: DomainState) -> Self {
-        Self { state, rrsets: BTreeMap::new(), below: BTreeMap::new(), loaded: BTreeSet::new() }
+        let (rrsets, below, loaded) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { state, rrsets, below, loaded, replaced: None }
     }
 
     /// The RRset, if it exists.

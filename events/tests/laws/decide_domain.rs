@@ -151,6 +151,18 @@ fn a_deleted_domain_waits_for_its_owner() {
     assert_eq!(told(&decide(&view, &DomainCommand::Restore, &with.context())), "unchanged at 12");
 }
 
+/// A domain that was made over a deleted one of the same owner: that one is gone, and a restore says so.
+#[test]
+fn what_was_made_anew_hides_what_was_deleted() {
+    let with = With::default();
+    let mut view = holding(&[]);
+    view.replaced = Some(NOW.plus(Duration::from_secs(1)));
+    assert_eq!(told(&decide(&view, &DomainCommand::Restore, &with.context())), "conflict: replaced");
+    // Nothing could be restored any more anyhow.
+    view.replaced = Some(NOW);
+    assert_eq!(told(&decide(&view, &DomainCommand::Restore, &with.context())), "unchanged at 10");
+}
+
 #[test]
 fn a_foreign_domain_does_not_exist() {
     let with = With { caller: user(OTHER), ..With::default() };

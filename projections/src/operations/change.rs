@@ -1,7 +1,7 @@
 //! Pure: how operations begin, run and end, event by event in the order of the
 //! log, so that the size of a page never changes the result. An operation on a
 //! domain succeeds when every enabled target has verified its revision or a later
-//! one; what facts alone do not tell arrives as `operation.finished`. The first
+//! one, and names the disabled ones that have not; what facts alone do not tell arrives as `operation.finished`. The first
 //! end in the log is final.
 
 use crate::desired::{Folded, OperationRow, operation_row};
@@ -262,7 +262,8 @@ impl Board {
                         detail: fact.error.clone().unwrap_or_else(|| "the target refused it".into()),
                         target: Some(cluster),
                     };
-                    let ending = Ending { error: Some(error), at: Some(at), ..Ending::default() };
+                    let partial = self.lacking(domain, revision);
+                    let ending = Ending { partial, error: Some(error), at: Some(at), ..Ending::default() };
                     self.end(id, State::Failed, ending);
                 }
             }
@@ -275,6 +276,12 @@ impl Board {
 
     fn enabled(&self) -> impl Iterator<Item = ClusterId> + '_ {
         self.targets.iter().filter(|(_, target)| target.enabled).map(|(id, _)| *id)
+    }
+
+    /// The disabled targets that lack a revision of a domain: they get it before they are in service again.
+    fn lacking(&self, domain: DomainId, revision: Revision) -> Vec<ClusterId> {
+        let disabled = self.targets.iter().filter(|(_, target)| !target.enabled).map(|(id, _)| *id);
+        disabled.filter(|cluster| self.verified_by(domain, *cluster) < revision).collect()
     }
 
     fn verified_by(&self, domain: DomainId, cluster: ClusterId) -> Revision {
@@ -297,7 +304,12 @@ impl Board {
         let Some(&(newest, newest_id)) = done.last() else { return };
         for (revision, id) in done {
             let superseded_by = (revision < newest).then_some(newest_id);
-            self.end(id, State::Succeeded, Ending { superseded_by, at: Some(at), ..Ending::default() });
+            let partial = self.lacking(domain, revision);
+            self.end(
+                id,
+                State::Succeeded,
+                Ending { partial, superseded_by, at: Some(at), ..Ending::default() },
+            );
         }
     }
 

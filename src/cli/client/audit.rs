@@ -133,8 +133,7 @@ pub async fn run(console: &Console, command: AuditCommand) -> Result<()> {
 
 /// Verifies the log in the control database.
 pub async fn verify(global: &Global) -> Result<()> {
-    let config =
-        Config::load(global.config.as_deref()).map_err(|error| ClientError::usage(format!("{error:#}")))?;
+    let config = Config::load(global.config.as_deref())?;
     let pool = pool::connect(&config.database.read_url()?, VERIFY_CONNECTIONS).await?;
     pool::check_level(&pool).await?;
     let mut progress = Progress::new("reading the log");

@@ -11,7 +11,7 @@ use super::error::ClientError;
 use super::http::Call;
 use super::list::{self, ListArgs};
 use super::mutate::{Change, Common, Say, carry_out};
-use super::output::{Column, data, object};
+use super::output::{Column, data, parts};
 use super::{Console, show_one};
 
 const COLUMNS: &[Column] = &[
@@ -24,6 +24,8 @@ const COLUMNS: &[Column] = &[
     ("REACHED", "/reached_at"),
     ("LAST ERROR", "/last_error"),
 ];
+
+const STEP_COLUMNS: &[Column] = &[("STEP", "/name"), ("OK", "/ok"), ("MS", "/ms"), ("WHY", "/detail")];
 
 /// What can be done with clusters. A cluster is named by its id or its name.
 #[derive(Subcommand)]
@@ -147,7 +149,9 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
 async fn switch(console: &Console, named: Named, verb: &str) -> Result<()> {
     let id = id_of(console, &named.cluster).await?;
     let call = Call::post(&["dns-clusters", &id, verb])?;
-    carry_out(console, call, &Change::from(named.common), Say::Outcome(&named.cluster)).await
+    let say =
+        if verb == "enable" { Say::Outcome(&named.cluster) } else { Say::Did(&named.cluster, "disabled") };
+    carry_out(console, call, &Change::from(named.common), say).await
 }
 
 async fn test(console: &Console, named: Named) -> Result<()> {
@@ -155,7 +159,11 @@ async fn test(console: &Console, named: Named) -> Result<()> {
     let call = named.common.apply(Call::post(&["dns-clusters", &id, "test"])?)?;
     let answer = console.api.send(&call).await?;
     let body = answer.json()?;
-    data(if console.json { answer.text.trim_end().to_owned() } else { object(&body) })?;
+    data(if console.json {
+        answer.text.trim_end().to_owned()
+    } else {
+        parts(&body, &[("steps", STEP_COLUMNS)])
+    })?;
     match body.get("ok") {
         Some(serde_json::Value::Bool(false)) => {
             Err(ClientError::refused(format!("the cluster {} did not pass", named.cluster)))

@@ -131,11 +131,15 @@ async fn pause(console: &Console, args: PauseArgs, verb: &str) -> Result<()> {
         body["id"] = json!(id);
     }
     let call = Call::post(&["deployments", verb])?.json(&body);
-    carry_out(console, call, &Change::from(args.common), Say::Outcome(&shown)).await
+    // The revision of the answer is that of the platform's stream.
+    let did = if verb == "pause" { "paused" } else { "resumed" };
+    carry_out(console, call, &Change::from(args.common), Say::Did(&shown, did)).await
 }
 
 async fn decide(console: &Console, named: Named, verb: &str) -> Result<()> {
     let call = Call::post(&["deployments", &named.id, verb])?;
     let shown = format!("deployment {}", named.id);
-    carry_out(console, call, &Change::from(named.common), Say::Outcome(&shown)).await
+    let domain = named.id.split('@').next().unwrap_or_default();
+    let look = format!("headwater deployment list --domain {domain}");
+    carry_out(console, call, &Change::from(named.common), Say::Accepted(&shown, &look)).await
 }

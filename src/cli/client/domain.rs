@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::http::Call;
 use super::list::{self, ListArgs};
-use super::mutate::{Change, Say, carry_out};
+use super::mutate::{Change, Making, Say, carry_out};
 use super::output::Column;
-use super::{Console, labels, read_input, show_one};
+use super::{Console, labels, read_input, show_one, show_parts};
 
 const COLUMNS: &[Column] = &[
     ("NAME", "/name"),
@@ -21,6 +21,18 @@ const COLUMNS: &[Column] = &[
     ("TENANT", "/tenant"),
     ("LABELS", "/labels"),
     ("EXTERNAL ID", "/external_id"),
+];
+const DEPLOYMENT_COLUMNS: &[Column] = &[
+    ("TARGET", "/target/name"),
+    ("STATE", "/state"),
+    ("ENABLED", "/enabled"),
+    ("DESIRED", "/desired_revision"),
+    ("ACTIVE", "/active_revision"),
+    ("SERIAL", "/serial"),
+    ("VERIFIED", "/verified_at"),
+    ("ATTEMPTS", "/attempts"),
+    ("NEXT ATTEMPT", "/next_attempt_at"),
+    ("LAST ERROR", "/last_error"),
 ];
 const REVISION_COLUMNS: &[Column] = &[
     ("REVISION", "/revision"),
@@ -105,7 +117,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "TEXT")]
     external_id: Option<String>,
     #[command(flatten)]
-    change: Change,
+    making: Making,
 }
 
 /// Which domains.
@@ -186,7 +198,8 @@ pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
             carry_out(console, call, &change, Say::Outcome(&domain)).await
         }
         DomainCommand::Status { domain } => {
-            show_one(console, Call::get(&["domains", &domain, "status"])?).await
+            let parts = [("deployments", DEPLOYMENT_COLUMNS)];
+            show_parts(console, Call::get(&["domains", &domain, "status"])?, &parts).await
         }
         DomainCommand::Revisions { domain, revision: Some(revision), .. } => {
             show_one(console, Call::get(&["domains", &domain, "revisions", &revision.to_string()])?).await
@@ -214,7 +227,7 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
         body.insert("external_id".to_owned(), json!(number));
     }
     let call = Call::post(&["domains"])?.json(&Value::Object(body));
-    carry_out(console, call, &args.change, Say::Outcome(&args.domain)).await
+    carry_out(console, call, &args.making.into(), Say::Outcome(&args.domain)).await
 }
 
 async fn patch(console: &Console, args: PatchArgs) -> Result<()> {

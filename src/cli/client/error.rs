@@ -12,6 +12,7 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::output::{safe, talk};
+use crate::config::Unusable;
 
 /// It failed.
 pub const EXIT_FAILED: u8 = 1;
@@ -68,7 +69,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
     talk(format_args!("headwater: {error:#}"));
     // `downcast_ref` of the error itself also finds one below a context.
-    ExitCode::from(error.downcast_ref().map_or(EXIT_FAILED, ClientError::exit))
+    let unusable = error.downcast_ref::<Unusable>().map(|_| EXIT_USAGE);
+    ExitCode::from(unusable.unwrap_or_else(|| error.downcast_ref().map_or(EXIT_FAILED, ClientError::exit)))
 }
 
 /// An RFC 9457 answer, or what stood in its place.
@@ -84,6 +86,8 @@ pub struct ApiProblem {
     faults: Vec<String>,
     guards: Vec<String>,
     current: Option<String>,
+    /// Whether the request was to make something that is not there yet.
+    pub is_create_only: bool,
     request_id: Option<String>,
     /// When to come again.
     pub retry_after: Option<Duration>,
@@ -112,6 +116,7 @@ impl ApiProblem {
                 .get("current")
                 .filter(|current| !current.is_null())
                 .map(|current| safe(&current.to_string())),
+            is_create_only: false,
             request_id: text("request_id"),
             retry_after,
         }
@@ -135,6 +140,9 @@ impl ApiProblem {
                 let allow: Vec<String> = self.guards.iter().map(|guard| format!("--allow {guard}")).collect();
                 let allow = if allow.is_empty() { "--allow GUARD".to_owned() } else { allow.join(" ") };
                 format!("if this is meant, repeat it with {allow}; --dry-run shows what would change")
+            }
+            ("revision_mismatch", _) if self.is_create_only => {
+                "it is there already: look at it, and leave --if-absent out to write over it".to_owned()
             }
             ("revision_mismatch", _) => match &self.current {
                 Some(current) => {

@@ -28,7 +28,7 @@ const FIRST_CONNECTS_MAX: u32 = 4;
 /// What can be done with events.
 #[derive(Subcommand)]
 pub enum EventsCommand {
-    /// Follows events as they happen, and comes back after a lost connection without a gap
+    /// Follows events as they happen until it is interrupted, and comes back after a lost connection without a gap
     #[command(after_help = "Examples:
   headwater events tail
   headwater events tail --after 0 --domain example.com
@@ -102,12 +102,11 @@ pub(super) fn event_line(event: &Value) -> String {
         domain => domain,
     };
     let mut line = format!(
-        "{:>8}  {}  {:<24} {subject}  r{}.{}  {}",
+        "{:>8}  {}  {:<24} {subject}  {}  {}",
         text("/position"),
         text("/at"),
         text("/type"),
-        text("/revision"),
-        text("/seq"),
+        revision(event),
         text("/actor/kind"),
     );
     let name = match text("/actor/name") {
@@ -122,6 +121,22 @@ pub(super) fn event_line(event: &Value) -> String {
         line.push_str(&format!("  ({note})"));
     }
     line
+}
+
+/// The revision of the event's subject. A fact about a domain may stand in the stream of something else, a target say:
+/// then that stream is named with its own revision, behind the domain's.
+fn revision(event: &Value) -> String {
+    let text = |pointer: &str| cell(event.pointer(pointer));
+    let own = format!("r{}.{}", text("/revision"), text("/seq"));
+    let kind = text("/stream/kind");
+    if text("/domain").is_empty() || matches!(kind.as_str(), "" | "domain") {
+        return own;
+    }
+    let elsewhere = format!("in {kind} {} {own}", text("/stream/id"));
+    match text("/data/revision") {
+        of_domain if of_domain.is_empty() => elsewhere,
+        of_domain => format!("r{of_domain}  {elsewhere}"),
+    }
 }
 
 /// How one connection ended.
@@ -302,5 +317,31 @@ fn passing(error: &anyhow::Error) -> Result<Option<Duration>> {
         Some(ClientError::Problem(problem)) => Err(ClientError::Problem(problem.clone()).into()),
         Some(other) => bail!("{other}"),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_is_that_of_what_is_named() {
+        let mut event = json!({"type": "rrset.replaced", "domain": "example.com", "revision": 7, "seq": 1,
+            "stream": {"kind": "domain", "id": "d"}, "data": {"revision": 3}});
+        assert!(event_line(&event).contains("example.com  r7.1  "), "{}", event_line(&event));
+        event["stream"] = json!({"kind": "dns_cluster", "id": "c"});
+        assert!(
+            event_line(&event).contains("example.com  r3  in dns_cluster c r7.1  "),
+            "{}",
+            event_line(&event)
+        );
+        event["data"] = json!({});
+        assert!(
+            event_line(&event).contains("example.com  in dns_cluster c r7.1  "),
+            "{}",
+            event_line(&event)
+        );
+        event["domain"] = Value::Null;
+        assert!(event_line(&event).contains("dns_cluster c  r7.1  "), "{}", event_line(&event));
     }
 }

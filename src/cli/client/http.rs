@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, RETRY_AFTER,
+};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -291,7 +293,8 @@ impl ApiClient {
             Ok(text) => text,
             Err(error) => format!("(its body cannot be read: {error:#})"),
         };
-        let problem = ApiProblem::read(status, retry_after, &text);
+        let mut problem = ApiProblem::read(status, retry_after, &text);
+        problem.is_create_only = call.headers.contains_key(IF_NONE_MATCH);
         let is_passing = problem.is_passing();
         Err(Trouble { error: ClientError::Problem(Box::new(problem)).into(), is_passing, retry_after })
     }

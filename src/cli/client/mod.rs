@@ -151,10 +151,7 @@ impl Console {
         // The file is read only for what nobody else says, so a client needs none.
         let config = match (&global.url, &global.token_file) {
             (Some(_), Some(_)) => None,
-            _ => Some(
-                Config::load(global.config.as_deref())
-                    .map_err(|error| ClientError::usage(format!("{error:#}")))?,
-            ),
+            _ => Some(Config::load(global.config.as_deref())?),
         };
         let client = config.as_ref().map(|config| &config.client);
         let Some(url) = global.url.as_ref().or_else(|| client.and_then(|client| client.url.as_ref())) else {
@@ -221,6 +218,15 @@ async fn show_one(console: &Console, call: http::Call) -> Result<()> {
         return Ok(output::data(answer.text.trim_end())?);
     }
     Ok(output::data(output::object(&answer.json()?))?)
+}
+
+/// Shows one object of the API with its lists as tables.
+async fn show_parts(console: &Console, call: http::Call, parts: &[(&str, &[output::Column])]) -> Result<()> {
+    let answer = console.api.send(&call).await?;
+    if console.json {
+        return Ok(output::data(answer.text.trim_end())?);
+    }
+    Ok(output::data(output::parts(&answer.json()?, parts))?)
 }
 
 /// Reads a body from a file, or from stdin for `-`.

@@ -1,6 +1,6 @@
 //! Every mutation goes through here: its conditions, its key, its answer.
 //!
-//! What must hold: each command has one `Idempotency-Key` for all its tries; a dry run shows what would change and
+//! What must hold: `done` is said of what is done, never of what was only accepted; each command has one `Idempotency-Key` for all its tries; a dry run shows what would change and
 //! writes nothing; `--wait` ends as the operation ends.
 
 use anyhow::Result;
@@ -36,14 +36,33 @@ pub struct Change {
     /// Only if it is still at this revision; else exit 3
     #[arg(long, value_name = "REVISION", help_heading = "Change")]
     pub if_match: Option<String>,
-    /// Only if it does not exist yet; else exit 3
-    #[arg(long, conflicts_with = "if_match", help_heading = "Change")]
+    /// Only if it does not exist yet: said by the commands that can make something.
+    #[arg(skip)]
     pub if_absent: bool,
     /// Allows what a guard refuses (such as empties_zone, mass_delete); may be repeated
     #[arg(long, value_name = "GUARD", help_heading = "Change")]
     pub allow: Vec<String>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
+}
+
+/// What a command that makes something can be given.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Making {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Only if it does not exist yet; else exit 3
+    #[arg(long, help_heading = "Change")]
+    if_absent: bool,
+    #[command(flatten)]
+    waiting: Waiting,
+}
+
+impl From<Making> for Change {
+    fn from(making: Making) -> Self {
+        let Making { common, if_absent, waiting } = making;
+        Self { common, if_absent, waiting, ..Self::default() }
+    }
 }
 
 /// Whether to wait for the operation.
@@ -104,8 +123,12 @@ fn entity_tag(revision: &str) -> Result<String> {
 /// What a command says on stdout when it is done.
 #[derive(Clone, Copy)]
 pub enum Say<'a> {
-    /// The name of what was changed, with its revision and operation.
+    /// The name of what was changed, with its own revision, and its operation.
     Outcome(&'a str),
+    /// The name of something and what was done to it, where the answer's revision is not that of the thing.
+    Did(&'a str, &'a str),
+    /// The name of something that is carried out without an operation, and the command that shows how it comes along.
+    Accepted(&'a str, &'a str),
     /// The id of what was made, alone.
     Id,
 }
@@ -158,31 +181,46 @@ pub fn operation_id(body: &Value) -> Option<String> {
 }
 
 fn show_answer(body: &Value, ended: Option<&Value>, say: Say<'_>) -> Result<()> {
-    let name = match say {
+    let (name, did) = match say {
         Say::Id => return Ok(data(cell(body.get("id")))?),
-        Say::Outcome(name) => super::output::safe(name),
+        Say::Outcome(name) => (super::output::safe(name), None),
+        Say::Did(name, did) => (super::output::safe(name), Some(did)),
+        Say::Accepted(name, _) => (super::output::safe(name), Some("accepted")),
     };
+    let revision = cell(body.get("revision").filter(|_| did.is_none()));
+    let revision = if revision.is_empty() { revision } else { format!(", revision {revision}") };
     if body.get("changed") == Some(&Value::Bool(false)) {
-        return Ok(data(format_args!("{name}: nothing changed, revision {}", cell(body.get("revision"))))?);
+        return Ok(data(format_args!("{name}: nothing changed{revision}"))?);
     }
-    let mut line = format!("{name}: done");
-    let revision = cell(body.get("revision"));
-    if !revision.is_empty() {
-        line.push_str(&format!(", revision {revision}"));
+    if let Some(did) = did {
+        data(format_args!("{name}: {did}"))?;
+        if let Say::Accepted(_, look) = say {
+            talk(format_args!("`{look}` tells how it comes along"));
+        }
+        return Ok(());
     }
     let status = cell(body.get("status").or_else(|| body.pointer("/domain/status")));
-    if !status.is_empty() {
-        line.push_str(&format!(", {status}"));
-    }
-    match (ended, operation_id(body)) {
-        (Some(operation), Some(id)) => {
-            line.push_str(&format!(", operation {id} {}", cell(operation.get("state"))));
+    let status = if status.is_empty() { status } else { format!(", {status}") };
+    let state = ended.map(|operation| cell(operation.get("state")));
+    let stands = match (operation_id(body), state.as_deref()) {
+        (None, _) | (Some(_), Some("succeeded")) => "done",
+        (Some(_), Some(state)) => state,
+        (Some(_), None) => "accepted",
+    };
+    let mut line = format!("{name}: {stands}{revision}{status}");
+    if let Some(id) = operation_id(body) {
+        line.push_str(&format!(", operation {id}"));
+        match &state {
+            Some(state) => line.push_str(&format!(" {state}")),
+            None if wait::is_terminal(body) => {
+                let state = cell(body.get("state"));
+                talk(format_args!(
+                    "the operation stays {state}; what it left is tried again: `headwater domain status {}`",
+                    cell(body.get("domain"))
+                ));
+            }
+            None => talk(format_args!("`headwater op wait {id}` tells when it is served")),
         }
-        (_, Some(id)) => {
-            line.push_str(&format!(", operation {id}"));
-            talk(format_args!("it is on its way to the name servers: `headwater op wait {id}`"));
-        }
-        _ => {}
     }
     Ok(data(line)?)
 }

@@ -138,6 +138,33 @@ pub fn object(value: &Value) -> String {
     fields.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// One object whose lists of objects are tables below it: each with the columns that are named for it, else with the
+/// fields that its first row has.
+pub fn parts(value: &Value, named: &[(&str, &[Column])]) -> String {
+    let Value::Object(fields) = value else { return cell(Some(value)) };
+    let is_list =
+        |value: &Value| value.as_array().is_some_and(|rows| rows.first().is_some_and(Value::is_object));
+    let (lists, rest): (serde_json::Map<_, _>, serde_json::Map<_, _>) =
+        fields.clone().into_iter().partition(|(_, value)| is_list(value));
+    let mut shown = if rest.is_empty() { Vec::new() } else { vec![object(&Value::Object(rest))] };
+    for (name, rows) in &lists {
+        let rows = rows.as_array().map_or(&[][..], Vec::as_slice);
+        let columns = named.iter().find(|(of, _)| of == name);
+        let text = columns.map_or_else(|| table_of(rows), |(_, columns)| table(columns, rows));
+        shown.push(format!("{}\n{text}", safe(name)));
+    }
+    shown.join("\n\n")
+}
+
+/// A table with the columns that the first row has.
+fn table_of(rows: &[Value]) -> String {
+    let Some(Value::Object(first)) = rows.first() else { return String::new() };
+    let keys: Vec<&String> = first.keys().collect();
+    let titles = keys.iter().map(|key| safe(key).to_uppercase().replace('_', " ")).collect();
+    let cells = |row: &Value| keys.iter().map(|key| cell(row.get(key.as_str()))).collect();
+    plain_table(titles, rows.iter().map(cells).collect())
+}
+
 /// Progress: a bar or a spinner on a terminal, plain lines elsewhere, on stderr both.
 pub struct Progress {
     bar: Option<ProgressBar>,
@@ -252,6 +279,19 @@ mod tests {
             assert_eq!(told, text);
             assert!(!told.contains(['{', '[']) || told.contains("\\u{1b}"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_list_of_objects_is_a_table_below() {
+        let value = json!({"name": "x", "steps": [{"name": "database", "at": {"ms": 1}}, {"name": "dns"}], "none": []});
+        let text = parts(&value, &[("steps", &[("STEP", "/name"), ("MS", "/at/ms")])]);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["name  x", "none", "", "steps", "STEP      MS", "database  1", "dns"]);
+        let text = parts(&json!({"lanes": [{"lane_name": "a", "n": 1}]}), &[]);
+        assert_eq!(
+            text.lines().map(str::trim_end).collect::<Vec<_>>(),
+            ["lanes", "LANE NAME  N", "a          1"]
+        );
     }
 
     #[test]

@@ -18,6 +18,9 @@ use super::{Console, wait};
 /// Differences of one operation that the server tells one by one.
 const TOLD_MAX_COUNT: u64 = 1_000;
 
+/// The projection that a verification mends.
+const MENDED: &str = "powerdns";
+
 const COLUMNS: &[Column] = &[
     ("NAME", "/name"),
     ("VERSION", "/version"),
@@ -53,6 +56,9 @@ pub enum ProjectionCommand {
         common: Common,
     },
     /// Compares a projection with the log, row by row: exit 3 when something differs
+    ///
+    /// Zones of powerdns that differ are mended at once afterwards, unless --no-mend says otherwise. The other
+    /// projections are mended by a rebuild alone.
     #[command(after_help = "Examples:
   headwater projection verify
   headwater projection verify powerdns --domain example.com
@@ -63,7 +69,7 @@ pub enum ProjectionCommand {
         /// Only this domain
         #[arg(long, value_name = "DOMAIN")]
         domain: Option<String>,
-        /// Keeps the mender away from what differs
+        /// Leaves what differs as it is: by itself, powerdns is mended after it was compared
         #[arg(long)]
         no_mend: bool,
         /// Prints the operation and does not wait for its end
@@ -101,7 +107,7 @@ pub async fn run(console: &Console, command: ProjectionCommand) -> Result<()> {
             if no_mend {
                 body["mend"] = json!(false);
             }
-            verify(console, &names, &body, no_wait).await
+            verify(console, &names, &body, !no_mend, no_wait).await
         }
     }
 }
@@ -119,14 +125,25 @@ async fn names(console: &Console) -> Result<Vec<String>> {
     Ok(names.collect())
 }
 
-async fn verify(console: &Console, names: &[String], body: &Value, no_wait: bool) -> Result<()> {
-    let (mut differences, mut ahead) = (0_u64, 0_u64);
+async fn verify(console: &Console, names: &[String], body: &Value, mends: bool, no_wait: bool) -> Result<()> {
+    let (mut differences, mut ahead, mut left) = (0_u64, 0_u64, 0_u64);
     for name in names {
         let mut call = Call::post(&["projections", name, "verify"])?.json(body);
         call.key = Some(uuid::Uuid::new_v4());
         let Some(found) = follow(console, &call, name, no_wait).await? else { continue };
         differences += found.differences;
         ahead += found.ahead;
+        let unmended = found.differences.saturating_sub(found.ahead);
+        match name.as_str() {
+            MENDED if unmended > 0 && mends => talk(format_args!(
+                "{name}: the zones that differ are being mended (not with --no-mend): verify again to see that they are"
+            )),
+            MENDED if unmended > 0 => {
+                left += unmended;
+                talk(format_args!("{name}: left as it is (--no-mend)"));
+            }
+            _ => left += unmended,
+        }
         if console.json {
             data(json!({"projection": name, "differences": found.differences, "result": found.result}))?;
         } else if found.differences == 0 {
@@ -137,7 +154,7 @@ async fn verify(console: &Console, names: &[String], body: &Value, no_wait: bool
         0 => Ok(()),
         count => {
             let mut next = String::new();
-            if count > ahead {
+            if left > 0 {
                 next.push_str("\n  next: `headwater projection rebuild NAME` writes what the log says");
             }
             if ahead > 0 {
@@ -145,7 +162,8 @@ async fn verify(console: &Console, names: &[String], body: &Value, no_wait: bool
                     "\n  next: `headwater deployment list --state ahead`, then `headwater deployment adopt` or `discard`",
                 );
             }
-            Err(ClientError::refused(format!("{count} differences{next}")))
+            let noun = if count == 1 { "difference" } else { "differences" };
+            Err(ClientError::refused(format!("{count} {noun}{next}")))
         }
     }
 }

@@ -43,7 +43,6 @@ pub enum RrsetCommand {
         /// The domain
         domain: String,
         /// How much of it.
-        /// How much of it.
         #[command(flatten)]
         list: ListArgs,
     },
@@ -72,14 +71,14 @@ pub enum RrsetCommand {
   echo '[{\"op\": \"put\", \"name\": \"www\", \"type\": \"A\", \"ttl\": 300, \"records\": [\"192.0.2.1\"]}]' |
     headwater rrset batch example.com
 
-Each change has op (put, delete, add, remove), name, type, and for all but delete records; ttl in seconds.")]
+Each change has op (put, delete, add, remove), name, type, and for all but delete records; put needs ttl, in
+seconds. What delete names must be there; what add and remove name may be there or absent already.")]
     Batch {
         /// The domain
         domain: String,
-        /// JSON: {\"changes\": […]} or the list alone; - is stdin
+        /// JSON: {"changes": […]} or the list alone; - is stdin
         #[arg(default_value = "-")]
         file: PathBuf,
-        /// How it is changed.
         /// How it is changed.
         #[command(flatten)]
         change: Change,
@@ -123,8 +122,8 @@ pub struct SetArgs {
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
     /// Only if there are none yet; else exit 3
-    #[arg(long, conflicts_with = "if_match")]
-    create_only: bool,
+    #[arg(long, alias = "create-only", conflicts_with = "if_match", help_heading = "Change")]
+    if_absent: bool,
     #[command(flatten)]
     change: Change,
 }
@@ -177,11 +176,9 @@ pub async fn run(console: &Console, command: RrsetCommand) -> Result<()> {
             if let Some(comment) = &args.comment {
                 body["comment"] = json!(comment);
             }
-            let mut call = args.key.call(Method::PUT)?.json(&body);
-            if args.create_only {
-                call = call.header("if-none-match", "*")?;
-            }
-            carry_out(console, call, &args.change, Say::Outcome(&args.key.shown())).await
+            let call = args.key.call(Method::PUT)?.json(&body);
+            let change = Change { if_absent: args.if_absent, ..args.change };
+            carry_out(console, call, &change, Say::Outcome(&args.key.shown())).await
         }
         RrsetCommand::Delete(DeleteArgs { key, change }) => {
             carry_out(console, key.call(Method::DELETE)?, &change, Say::Outcome(&key.shown())).await

@@ -28,7 +28,6 @@ const COLUMNS: &[Column] = &[
     ("USER", "/user"),
     ("CREATED", "/created_at"),
     ("EXPIRES", "/expires_at"),
-    ("LAST USED", "/last_used_at"),
 ];
 
 /// What can be done with tokens.
@@ -166,5 +165,5 @@ async fn revoke(console: &Console, args: RevokeArgs) -> Result<()> {
         (None, Some(id)) => (Call::new(Method::DELETE, &["me", "tokens", &id])?, format!("token {id}")),
         (None, None) => return Err(ClientError::usage("which token? Give its id, or --leaked FILE")),
     };
-    carry_out(console, call, &Change::from(args.common), Say::Outcome(&shown)).await
+    carry_out(console, call, &Change::from(args.common), Say::Did(&shown, "revoked")).await
 }

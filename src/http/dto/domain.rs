@@ -132,6 +132,26 @@ pub struct Domain {
     updated_at: Timestamp,
 }
 
+/// A domain that was made and is to be proven.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MadeDomain {
+    #[serde(flatten)]
+    domain: Domain,
+    /// What the caller may want to know, such as a deleted domain whose restore is given up; left out when there is
+    /// nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<String>>,
+}
+
+/// The answer for a domain that is active at once: a receipt, with the domain.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MadeReceipt {
+    #[serde(flatten)]
+    receipt: super::Receipt,
+    /// The domain.
+    domain: Domain,
+}
+
 impl Domain {
     /// Shows a domain of this platform.
     pub fn new(stored: &StoredDomain, platform: &Platform) -> Self {

@@ -195,6 +195,14 @@ impl FromBody for Batch {
     }
 }
 
+/// Takes a field that the op does not, and says so.
+fn refuse<T>(fields: &mut Fields, key: &str, detail: &str) -> Option<T> {
+    if fields.take(key).is_some() {
+        fields.fault(key, "unknown_field", detail);
+    }
+    None
+}
+
 impl ReadChange {
     fn read(mut fields: Fields) -> Self {
         if !fields.has("op") {
@@ -214,13 +222,21 @@ impl ReadChange {
         if matches!(op, Some(ChangeOp::Put | ChangeOp::Add | ChangeOp::Remove)) && !fields.has("records") {
             fields.missing("records");
         }
-        // What an op does not take is left over, and so refused by name; an op that is unknown takes anything.
-        let takes_ttl = matches!(op, None | Some(ChangeOp::Put | ChangeOp::Add));
-        let ttl = if takes_ttl { fields.integer("ttl") } else { None };
-        let takes_records = !matches!(op, Some(ChangeOp::Delete));
-        let records = if takes_records { fields.texts("records") } else { None };
-        let takes_comment = matches!(op, None | Some(ChangeOp::Put));
-        let comment = if takes_comment { fields.text("comment") } else { None };
+        // Every op may come with a TTL; values that are not looked at must not seem to be. An op that is unknown takes
+        // anything.
+        let ttl = fields.integer("ttl");
+        let records = if matches!(op, Some(ChangeOp::Delete)) {
+            let detail =
+                "delete takes the whole RRset away: leave records out, or use remove for single values";
+            refuse(&mut fields, "records", detail)
+        } else {
+            fields.texts("records")
+        };
+        let comment = if matches!(op, None | Some(ChangeOp::Put)) {
+            fields.text("comment")
+        } else {
+            refuse(&mut fields, "comment", "only put sets a comment: leave it out")
+        };
         Self { op, name, rrtype, ttl, records, comment, faults: fields.finish() }
     }
 
@@ -242,6 +258,9 @@ impl ReadChange {
         let rrtype = rrtype.and_then(|rrtype| rrtype.map_err(|found| told("type", found)).ok());
         let change = match self.op {
             Some(ChangeOp::Delete) => {
+                if let Some(Err(found)) = self.ttl.map(Ttl::new) {
+                    told_of(&base, found, &mut faults);
+                }
                 owner.zip(rrtype).map(|(owner, rrtype)| RrsetChange::Delete { owner, rrtype })
             }
             Some(ChangeOp::Put) | None => {

@@ -88,6 +88,8 @@ async fn compare<P: Projection>(
             found.push(Difference::of_row(table.name.to_owned(), key, live, expected));
         }
     }
+    let total = tables.len() as i64;
+    watch(Progress { phase: Phase::Compare, done: total, total });
     // All of this was only to look.
     transaction.rollback().await?;
     Ok(paired(found))

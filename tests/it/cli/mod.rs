@@ -1,5 +1,6 @@
 //! The client commands as they are used: the real program, its exit codes, what is on stdout and what on stderr.
 
+mod says;
 mod script;
 mod walk;
 
@@ -52,7 +53,12 @@ async fn a_lost_answer_is_asked_for_again_with_the_same_key() {
         ])
         .await;
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ran.out, format!("www A in example.com: done, revision 7, operation {OPERATION}\n"));
+    assert_eq!(ran.out, format!("www A in example.com: accepted, revision 7, operation {OPERATION}\n"));
+    assert!(
+        ran.err.contains(&format!("`headwater op wait {OPERATION}` tells when it is served")),
+        "{}",
+        ran.err
+    );
     assert!(ran.err.contains("the database is away") && ran.err.contains("trying again"), "{}", ran.err);
     let seen = script.seen();
     assert_eq!(seen.len(), 3);
@@ -149,7 +155,8 @@ async fn waiting_ends_as_the_operation_ends() {
     let set = ["rrset", "set", "example.com", "www", "A", "192.0.2.1", "--wait"];
     let ran = script.run(&set).await;
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.out.ends_with(&format!("operation {OPERATION} succeeded\n")), "{}", ran.out);
+    let out = format!("www A in example.com: done, revision 7, operation {OPERATION} succeeded\n");
+    assert_eq!(ran.out, out);
     assert!(ran.err.contains("1 of 2 targets"), "{}", ran.err);
     let ran = script.run(&[&set[..], &["--json"]].concat()).await;
     assert_eq!(ran.code, 3, "{ran:?}");
@@ -264,6 +271,7 @@ async fn a_verification_that_finds_something_ends_with_three_and_one_without_an_
     let difference = json!({"kind": "missing", "table": "powerdns of dns-1", "key": ["example.com", "www", "A"],
         "live": null, "expected": "192.0.2.1", "detail": "www A: missing, the log says 192.0.2.1"});
     let found = script::json(200, json!({"items": [difference], "next": null}));
+    let mended = found.clone();
     let nothing = || script::json(200, json!({"items": [], "next": null}));
     let going = script::json(
         200,
@@ -288,12 +296,17 @@ async fn a_verification_that_finds_something_ends_with_three_and_one_without_an_
         accepted(),
         sum("succeeded", 0),
         nothing(),
+        accepted(),
+        sum("succeeded", 1),
+        mended,
     ])
     .await;
     let verify = ["projection", "verify", "powerdns", "--no-mend", "--domain", "example.com"];
     let ran = script.run(&verify).await;
     assert_eq!(ran.code, 3, "{ran:?}");
     assert_eq!(ran.out, "powerdns: www A: missing, the log says 192.0.2.1\n");
+    assert!(ran.err.contains("1 difference\n") && ran.err.contains("powerdns: left as it is"), "{}", ran.err);
+    assert!(ran.err.contains("headwater projection rebuild"), "{}", ran.err);
     assert!(ran.err.contains("1 of 2 zones"), "{}", ran.err);
     let body: Value = serde_json::from_str(&script.seen()[0].body).unwrap();
     assert_eq!(body, json!({"domain": "example.com", "mend": false}));
@@ -306,6 +319,10 @@ async fn a_verification_that_finds_something_ends_with_three_and_one_without_an_
     assert_eq!((ran.code, ran.out), (0, format!("powerdns: operation {OPERATION}\n")));
     let ran = script.run(&["projection", "rebuild", "powerdns"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (0, "powerdns: rebuilt (differences 0, ms 2)\n"));
+    // By itself it mends, and says so; a rebuild is not called for.
+    let ran = script.run(&["projection", "verify", "powerdns"]).await;
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.err.contains("are being mended") && !ran.err.contains("rebuild"), "{}", ran.err);
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn a_domain_is_made_filled_changed_under_conditions_and_deleted() {
     let on = Platform::start().await;
     let made =
         on.expect(0, &["domain", "create", "example.test", "--active", "--label", "customer=4711"]).await;
-    assert!(made.out.starts_with("example.test: done, revision 1, active, operation "), "{made:?}");
+    assert!(made.out.starts_with("example.test: accepted, revision 1, active, operation "), "{made:?}");
     let taken = on.expect(3, &["domain", "create", "example.test"]).await;
     assert!(taken.err.contains("[name_taken]"), "{taken:?}");
     let missing = on.expect(1, &["domain", "show", "unknown.test"]).await;
@@ -121,7 +121,7 @@ async fn a_domain_is_made_filled_changed_under_conditions_and_deleted() {
     assert!(again.err.contains("done before") && again.out == first.out, "{again:?}");
     on.expect(0, &["domain", "restore", "example.test"]).await;
     let patched = on.expect(0, &["domain", "patch", "example.test", "--remove-label", "customer"]).await;
-    assert!(patched.out.starts_with("example.test: done"), "{patched:?}");
+    assert!(patched.out.starts_with("example.test: accepted"), "{patched:?}");
     assert_eq!(on.json(&["domain", "show", "example.test"]).await["labels"], json!({}));
     history(&on).await;
     let verified = on.expect(0, &["audit", "verify"]).await;

@@ -65,6 +65,8 @@ async fn a_rebuild_that_is_killed_goes_on_where_it_was() {
     assert_eq!(done["progress"], json!({"done": ZONES, "total": ZONES, "unit": "zones"}));
     let verify = ask(&world.app, Work::Verify, Projection::Powerdns).await;
     assert_eq!(ended(&world.app.pool, verify).await["result"]["differences"], 0);
+    let done = world.json("system", &format!("/api/operations/{verify}")).await;
+    assert_eq!(done["progress"], json!({"done": ZONES, "total": ZONES, "unit": "zones"}));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
