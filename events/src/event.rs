@@ -2,6 +2,7 @@
 //! changed shape is a new schema number with an upcaster (`codec.rs`) and a
 //! golden file. No event holds a secret, a mail address or a client's address.
 
+use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
 use crate::ids::{ClusterId, OperationId, Revision, StreamKind, TenantId, TokenId, UserId};
 use crate::time::Timestamp;
@@ -302,6 +303,23 @@ pub struct OperationFinished {
     pub partial: Vec<ClusterId>,
     /// What went wrong.
     pub error: Option<OperationError>,
+    /// Cells that were out of service when it ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellRef>,
+    /// What whoever asked may want to know of its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A cell of an edge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellRef {
+    /// The id of its edge.
+    pub edge: uuid::Uuid,
+    /// Its number there.
+    pub cell: i32,
+    /// For people: the edge's name and the number.
+    pub name: String,
 }
 
 /// Why an operation failed.
@@ -489,4 +507,13 @@ events! {
     PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,
     "What every zone says of the platform (SOA, apex NS) changed: every zone is rendered anew."
     DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
+    // What edges serve of a domain.
+    "A name of the domain is proxied from now on, or otherwise than before; `before` is null when it is new."
+    HostnameReplaced(HostnameReplaced) = "hostname.replaced" @ 1 in Domain,
+    "A name of the domain is proxied no longer."
+    HostnameDeleted(HostnameDeleted) = "hostname.deleted" @ 1 in Domain,
+    "How answers are kept on edges changed."
+    CacheChanged(Change<CachePolicy>) = "cache.changed" @ 1 in Domain,
+    "What edges keep of the domain must not be given any more: `after` is the epoch of the cache from now on."
+    PurgeRequested(PurgeRequested) = "purge.requested" @ 1 in Domain,
 }

@@ -53,6 +53,8 @@ uuid_id! {
     LogId,
     /// One submitted batch of commands.
     BatchId,
+    /// A purge of what edges keep.
+    PurgeId,
 }
 
 impl LogId {

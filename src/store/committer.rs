@@ -119,17 +119,10 @@ impl CommitterHandle {
         let mut request = Request { caller, command, meta, operation };
         let mut connection = self.pool.acquire().await.map_err(unavailable)?;
         let loaded = load::load(&mut connection, &[&request], false).await.map_err(unavailable)?;
-        // An RRset has an entity tag of its own: the revision that last changed it.
         let if_match = match &request.command {
-            Command::Domain { name, command } => loaded.domains.get(name).and_then(|view| match command {
-                DomainCommand::PutRrset(rrset) => {
-                    view.get(&rrset.owner().key(), rrset.rr_type()).map(|stored| stored.changed)
-                }
-                DomainCommand::DeleteRrset { owner, rrtype } => {
-                    view.get(&owner.key(), *rrtype).map(|stored| stored.changed)
-                }
-                _ => Some(view.state.revision),
-            }),
+            Command::Domain { name, command } => {
+                loaded.domains.get(name).and_then(|view| entity_tag(view, command))
+            }
             _ => None,
         };
         let batch = Batch::new(BatchId::from_uuid(Uuid::nil()));

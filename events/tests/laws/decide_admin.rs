@@ -154,7 +154,14 @@ fn events_of_targets_and_operations_name_whom_they_concern() {
             .all(|event| event.domain == Some((DOMAIN, zone())) && event.tenant == Some(TENANT))
     );
     let operation = OperationId::from_uuid(Uuid::from_u128(12));
-    let finished = OperationFinished { operation, state: "failed".into(), partial: Vec::new(), error: None };
+    let finished = OperationFinished {
+        operation,
+        state: "failed".into(),
+        partial: Vec::new(),
+        error: None,
+        cells: Vec::new(),
+        warnings: Vec::new(),
+    };
     let finish =
         AdminCommand::FinishOperation { domain: Some((DOMAIN, zone())), tenant: Some(TENANT), finished };
     let Ok(Decided::Changed(decision)) = decide(&AdminView::default(), &finish, &system, OPERATION) else {
