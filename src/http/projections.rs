@@ -71,7 +71,7 @@ async fn list(State(app): State<App>, auth: Authenticated, _: Query<NoQuery>) ->
 
 /// Build a projection anew from the log, whole or for one domain.
 #[utoipa::path(post, path = "/api/projections/{name}/rebuild", tag = "projections", request_body = Scope,
-    params(("name" = String, Path, description = "desired, powerdns, operations or audit")),
+    params(("name" = String, Path, description = "desired, powerdns, edge, operations or audit")),
     responses((status = 200, content_type = "application/x-ndjson", description = "Lines: progress, difference, at the end result or problem")))]
 async fn rebuild_one(
     State(app): State<App>,
@@ -83,7 +83,7 @@ async fn rebuild_one(
 
 /// Compare a projection with the log, row by row.
 #[utoipa::path(post, path = "/api/projections/{name}/verify", tag = "projections", request_body = Scope,
-    params(("name" = String, Path, description = "desired, powerdns, operations or audit")),
+    params(("name" = String, Path, description = "desired, powerdns, edge, operations or audit")),
     responses((status = 200, content_type = "application/x-ndjson", description = "Lines: progress, difference, at the end result or problem")))]
 async fn verify(
     State(app): State<App>,

@@ -28,7 +28,7 @@ pub const STATEMENTS: &[&str] = sql::ALL;
 pub const FOLLOWED_STATEMENTS: &[&str] = followed::sql::ALL;
 
 /// Every projection there is.
-pub const PROJECTIONS: [&str; 4] = ["desired", "powerdns", "operations", "audit"];
+pub const PROJECTIONS: [&str; 5] = ["desired", "powerdns", "edge", "operations", "audit"];
 
 /// How a rebuild or a verification comes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -192,7 +192,7 @@ pub enum RebuildError {
 }
 
 /// Builds one projection anew, or compares it; gives what differed. A domain
-/// narrows `desired` and `powerdns`; the other two are built whole, and what
+/// narrows `desired` and `powerdns`; the others are built whole, and what
 /// differs of them is told of that domain only.
 ///
 /// # Errors
@@ -208,6 +208,10 @@ pub async fn run(
         ("powerdns", _) => powerdns::walk(app, intent, domain, watch).await,
         ("desired", Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
         ("desired", Intent::Rebuild) => desired::rebuild(&app.pool, watch).await.map(|_| Vec::new()),
+        ("edge", _) => {
+            let edge = crate::operation::edge(app);
+            followed::run(app, &edge, &followed::sql::EDGE_TABLES, intent, domain, watch).await
+        }
         ("operations", _) => {
             let operations = Operations { moved: app.progress.sender() };
             followed::run(app, &operations, &followed::sql::OPERATIONS_TABLES, intent, domain, watch).await

@@ -13,7 +13,7 @@ use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitE
 use crate::secret::Secret;
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
-use headwater_events::domain::{Decided, DomainCommand, Limits, diff};
+use headwater_events::domain::{Decided, DomainCommand, Limits, diff, entity_tag};
 use headwater_events::ids::{BatchId, OperationId, Position};
 use headwater_events::reject::Reject;
 use sqlx::postgres::{PgConnectOptions, PgPool};
