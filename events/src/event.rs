@@ -2,8 +2,8 @@
 //! changed shape is a new schema number with an upcaster (`codec.rs`) and a
 //! golden file. No event holds a secret, a mail address or a client's address.
 
-use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
+use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
 use crate::ids::{ClusterId, OperationId, Revision, StreamKind, TenantId, TokenId, UserId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};

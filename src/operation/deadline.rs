@@ -204,7 +204,8 @@ pub fn verdict(
 }
 
 /// Said of an operation that no cell could carry out.
-const NO_CELL: &str = "no cell is in service: DNS alone has verified this, and edges take it in when they are back";
+const NO_CELL: &str =
+    "no cell is in service: DNS alone has verified this, and edges take it in when they are back";
 
 /// Why edges will not take it, which no waiting changes.
 fn rejected(edges: &EdgesView) -> Option<OperationError> {
@@ -323,7 +324,14 @@ mod tests {
     }
 
     fn cell(n: i32, in_service: bool, current: bool) -> CellView {
-        CellView { edge: Uuid::from_u128(7), cell: n, name: "fra1".into(), in_service, current, refused: None }
+        CellView {
+            edge: Uuid::from_u128(7),
+            cell: n,
+            name: "fra1".into(),
+            in_service,
+            current,
+            refused: None,
+        }
     }
 
     fn edges(cells: &[CellView]) -> EdgesView {

@@ -49,7 +49,7 @@ pub(super) async fn load(
         if !proxied.contains(&id) {
             continue;
         }
-        let mut ask = |(ids, texts): &mut (Vec<Uuid>, Vec<String>), text: &str| {
+        let ask = |(ids, texts): &mut (Vec<Uuid>, Vec<String>), text: &str| {
             ids.push(id.as_uuid());
             texts.push(text.to_owned());
         };

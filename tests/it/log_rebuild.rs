@@ -17,6 +17,7 @@ use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Executor};
 use uuid::Uuid;
 
+use crate::sites::{host, purge, unhost};
 use crate::support::TestDb;
 use crate::support::log::*;
 
@@ -78,6 +79,15 @@ async fn history(log: &Log) {
     log.submit(put("c.test", "x", "192.0.2.1")).await.unwrap();
     record(log, first, domains[2], "c.test", Outcome::Activated(fact(Revision::new(3)))).await;
     log.submit(delete("c.test", "www", "A")).await.unwrap();
+    for command in [
+        host("a.test", "shop", "1.1.1.1"),
+        host("a.test", "gone", "1.1.1.1"),
+        unhost("a.test", "gone"),
+        purge("a.test"),
+        purge("b.test"),
+    ] {
+        log.submit(command).await.unwrap();
+    }
     let second = log.cluster("dns-2").await;
     log.admin(AdminCommand::SetClusterEnabled { cluster: second, enabled: false }).await;
     for scope in [PauseScope::All, PauseScope::Target(first)] {

@@ -2,8 +2,8 @@
 
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
-use super::{cache, hostname, rrsets};
 use super::state::DomainView;
+use super::{cache, hostname, rrsets};
 use crate::actor::{self, Caller, Resource, Verb};
 use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
@@ -268,9 +268,7 @@ fn difference(event: &Event) -> Value {
             row(format!("/rrsets/{}/{}", e.name, e.rrtype), json!(e.before), Value::Null)
         }
         Event::DomainUpdated(e) => row("/".into(), json!(e.before), json!(e.after)),
-        Event::HostnameReplaced(e) => {
-            row(format!("/hostnames/{}", e.name), json!(e.before), json!(e.after))
-        }
+        Event::HostnameReplaced(e) => row(format!("/hostnames/{}", e.name), json!(e.before), json!(e.after)),
         Event::HostnameDeleted(e) => row(format!("/hostnames/{}", e.name), json!(e.before), Value::Null),
         Event::CacheChanged(e) => row("/cache".into(), json!(e.before), json!(e.after)),
         Event::PurgeRequested(e) => row("/cache/epoch".into(), json!(e.before), json!(e.after)),

@@ -134,7 +134,8 @@ impl Destinations {
     /// What sets the address apart.
     pub fn permit(&self, address: IpAddr) -> Result<(), Special> {
         let names = |list: &[Network], address| list.iter().any(|network| network.holds(address));
-        if names(&self.platform, address) || plain(address).is_some_and(|inner| names(&self.platform, inner)) {
+        if names(&self.platform, address) || plain(address).is_some_and(|inner| names(&self.platform, inner))
+        {
             return Err(Special::Platform);
         }
         match special(address) {
@@ -197,9 +198,7 @@ fn special_v6(address: Ipv6Addr) -> Option<Special> {
         // IPv4-mapped, and IPv4-compatible, which nothing may use any more.
         [0, 0, 0, 0, 0, 0xffff | 0, ..] => Some(Special::Translated),
         // NAT64: reachable as far as what it stands for is.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            special_v4(joined(high, low)).map(|_| Special::Translated)
-        }
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => special_v4(joined(high, low)).map(|_| Special::Translated),
         [0x64, 0xff9b, 1, ..] => Some(Special::Translated),
         // Discard (RFC 6666) and the dummy prefix (RFC 9780).
         [0x100, 0, 0, 0 | 1, ..] => Some(Special::Reserved),

@@ -169,7 +169,8 @@ fn backup(
     let origin = Origin::parse(&sent.origin, hostname, destinations, "/backup/origin", faults);
     let mut at = Faults { base: "/backup".to_owned(), found: faults };
     let (failures, successes, hold, delay) = BACKUP_DEFAULTS;
-    let failure_threshold = at.within("failure_threshold", sent.failure_threshold, &THRESHOLD_TIMES, failures);
+    let failure_threshold =
+        at.within("failure_threshold", sent.failure_threshold, &THRESHOLD_TIMES, failures);
     let recovery_threshold =
         at.within("recovery_threshold", sent.recovery_threshold, &THRESHOLD_TIMES, successes);
     let hold_down_seconds = at.within("hold_down_seconds", sent.hold_down_seconds, &HOLD_DOWN_SECONDS, hold);
@@ -229,7 +230,8 @@ fn owner_of(origin: &Origin, zone: &DomainName) -> Option<OwnerName> {
 
 /// The wildcards that may answer for a name, nearest first.
 fn wildcards(owner: &OwnerName) -> Vec<OwnerName> {
-    let parents = owner.ancestors().map(|parent| format!("*.{parent}")).chain(std::iter::once("*".to_owned()));
+    let parents =
+        owner.ancestors().map(|parent| format!("*.{parent}")).chain(std::iter::once("*".to_owned()));
     parents.filter_map(|text| OwnerName::from_canonical(&text).ok()).collect()
 }
 
@@ -283,11 +285,14 @@ fn beside(view: &DomainView, owner: &OwnerName) -> Result<(), Reject> {
     let is_turned = |at: &OwnerName| view.get(&at.key(), RrType::DNAME).is_some();
     let apex = (!owner.is_apex()).then(OwnerName::apex);
     let mut above = owner.ancestors().chain(apex);
-    let found = if is_cut(owner) { Some(owner.clone()) } else { above.find(|at| is_cut(at) || is_turned(at)) };
+    let found =
+        if is_cut(owner) { Some(owner.clone()) } else { above.find(|at| is_cut(at) || is_turned(at)) };
     match found {
         Some(at) => Err(Reject::Conflict {
             code: "below_zone_cut",
-            detail: format!("{owner} lies at or below {at}, which is delegated or a DNAME: nobody asks this zone for it"),
+            detail: format!(
+                "{owner} lies at or below {at}, which is delegated or a DNAME: nobody asks this zone for it"
+            ),
         }),
         None => Ok(()),
     }
@@ -310,7 +315,8 @@ fn loops(view: &DomainView, owner: &OwnerName, body: &HostnameBody) -> Vec<Fault
             wildcards(&target).into_iter().find(is_own)
         };
         if let Some(through) = through {
-            let detail = format!("{} is itself proxied (by {through}): a request would go in circles", origin.host);
+            let detail =
+                format!("{} is itself proxied (by {through}): a request would go in circles", origin.host);
             faults.push(Fault::at(pointer, "origin_loop", detail));
         }
     }

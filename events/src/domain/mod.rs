@@ -12,7 +12,9 @@ mod rrsets;
 mod state;
 
 pub use cache::{CachePatch, CachePolicy, PurgeRequested, PurgeScope, UNSUPPORTED_FIELDS};
-pub use command::{CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange, SiteNeeds};
+pub use command::{
+    CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange, SiteNeeds,
+};
 pub use create::create;
 pub(crate) use create::tag_faults;
 pub use decide::{Context, Decided, Decision, Limits, decide, diff, entity_tag};

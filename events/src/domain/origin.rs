@@ -293,9 +293,7 @@ fn authority(text: &str) -> Option<String> {
         };
         (host, port)
     };
-    let is_port = |port: &str| {
-        !port.starts_with(['0', '+']) && port.parse::<u16>().is_ok()
-    };
+    let is_port = |port: &str| !port.starts_with(['0', '+']) && port.parse::<u16>().is_ok();
     let read = match port {
         None => host,
         Some(port) if is_port(port) => format!("{host}:{port}"),

@@ -225,7 +225,8 @@ fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             _ => false,
         };
         if let Some(hidden) = view.hostnames.values().find(|stored| hides(&stored.owner.key())) {
-            let detail = format!("{} is proxied and would lie at or below the cut: delete it first", hidden.owner);
+            let detail =
+                format!("{} is proxied and would lie at or below the cut: delete it first", hidden.owner);
             faults.push(change_fault(origin, *index, "hostname_conflict", detail));
         }
     }

@@ -114,7 +114,9 @@ fn bounds_are_where_they_are_said_to_be() {
         (|sent, n| sent.health = Some(HealthInput { path: None, interval_seconds: Some(n) }), 60, 86_400),
     ];
     for (row, (set, least, most)) in rows.into_iter().enumerate() {
-        for (n, is_taken) in [(least - 1, false), (least, true), (most, true), (most + 1, false), (i64::MAX, false)] {
+        for (n, is_taken) in
+            [(least - 1, false), (least, true), (most, true), (most + 1, false), (i64::MAX, false)]
+        {
             let mut sent = input("origin.example.org");
             set(&mut sent, n);
             assert_eq!(parse("www", &sent).is_ok(), is_taken, "row {row}: {n}");
@@ -206,7 +208,8 @@ fn a_proxied_name_stands_alone_and_above_no_cut() {
         set("cut", "NS", &["ns.example.net."]),
         set("o", "A", &["192.0.2.1"]),
     ]);
-    let target = RrSetBody { ttl: Ttl::new(300).unwrap(), records: vec!["example.net.".into()], comment: None };
+    let target =
+        RrSetBody { ttl: Ttl::new(300).unwrap(), records: vec!["example.net.".into()], comment: None };
     let dname = StoredRrset { body: target, changed: Revision::new(5) };
     view.rrsets.entry(owner("turned").key()).or_default().insert(RrType::DNAME, dname);
     proxied(&mut view, &[("www", "1.1.1.1"), ("back", "later.example.com"), ("*.wild", "1.1.1.1")]);
@@ -260,11 +263,16 @@ fn rrsets_keep_away_from_proxied_names() {
 /// What a decision must see is named by its command, so that the loader reads it.
 #[test]
 fn needs_are_named() {
-    let keys = |names: &[&str]| names.iter().map(|name| owner(name).key()).collect::<std::collections::BTreeSet<_>>();
+    let keys = |names: &[&str]| {
+        names.iter().map(|name| owner(name).key()).collect::<std::collections::BTreeSet<_>>()
+    };
     let command = put("a.b", "o.example.com");
     assert_eq!(command.other_owners(&zone()), keys(&["b", "@", "o", "*"]));
     let needs = command.site_needs(&zone());
-    assert_eq!((needs.at, needs.fetched_from.as_deref()), (keys(&["a.b", "o", "*"]), Some("a.b.example.com")));
+    assert_eq!(
+        (needs.at, needs.fetched_from.as_deref()),
+        (keys(&["a.b", "o", "*"]), Some("a.b.example.com"))
+    );
     let of = |rrset| DomainCommand::PutRrset(rrset).site_needs(&zone());
     assert_eq!(of(set("www", "A", &["192.0.2.1"])).at, keys(&["www"]));
     assert_eq!(of(set("sub", "NS", &["ns.example.net."])).below, keys(&["sub"]));
@@ -295,7 +303,8 @@ fn no_ops_and_preconditions_of_a_hostname() {
         assert_eq!(told(&decide(&view, &command, &with.context())), expected, "{command:?}");
     }
     view.state.status = DomainStatus::PendingVerification;
-    let Ok(Decided::Changed(decision)) = decide(&view, &put("new", "1.0.0.1"), &With::default().context()) else {
+    let Ok(Decided::Changed(decision)) = decide(&view, &put("new", "1.0.0.1"), &With::default().context())
+    else {
         panic!("decided");
     };
     assert_eq!(decision.operation, None, "nothing is deployed of what is not active");
@@ -352,7 +361,10 @@ fn a_purge_is_a_new_epoch_and_a_hundred_may_be_outstanding() {
     for n in 0..100 {
         let decided = decide(&view, &purge, &With::default().context()).unwrap();
         let Decided::Changed(decision) = decided else { panic!("a purge always changes something") };
-        assert_eq!(told(&Ok(Decided::Changed(decision.clone()))), format!("{}: purge {n}->{}", 11 + n, n + 1));
+        assert_eq!(
+            told(&Ok(Decided::Changed(decision.clone()))),
+            format!("{}: purge {n}->{}", 11 + n, n + 1)
+        );
         view.evolve(&decision.events[0].event, decision.revision, NOW);
     }
     assert_eq!(told(&decide(&view, &purge, &With::default().context())), "conflict: too_many_purges");
@@ -363,7 +375,10 @@ fn a_purge_is_a_new_epoch_and_a_hundred_may_be_outstanding() {
 #[test]
 fn strangers_and_deleted_domains_have_no_sites() {
     let mut view = holding(&[]);
-    let stranger = With { caller: user(headwater_events::ids::TenantId::from_uuid(Uuid::from_u128(77))), ..With::default() };
+    let stranger = With {
+        caller: user(headwater_events::ids::TenantId::from_uuid(Uuid::from_u128(77))),
+        ..With::default()
+    };
     let commands = [
         put("www", "1.1.1.1"),
         DomainCommand::DeleteHostname { owner: OwnerName::apex() },

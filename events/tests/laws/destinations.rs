@@ -30,7 +30,13 @@ const RANGES: &[(&str, &str, Special, Option<&str>, Option<&str>)] = &[
     ("::", "::", Special::Unspecified, None, None),
     ("::1", "::1", Special::Loopback, None, None),
     ("::2", "::ffff:ffff", Special::Translated, None, Some("0:0:0:0:0:1::")),
-    ("::ffff:0.0.0.0", "::ffff:255.255.255.255", Special::Translated, Some("::fffe:ffff:ffff"), Some("0:0:0:0:1::")),
+    (
+        "::ffff:0.0.0.0",
+        "::ffff:255.255.255.255",
+        Special::Translated,
+        Some("::fffe:ffff:ffff"),
+        Some("0:0:0:0:1::"),
+    ),
     ("64:ff9b::10.0.0.1", "64:ff9b::10.0.0.1", Special::Translated, None, Some("64:ff9b::8.8.8.8")),
     ("64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", Special::Translated, None, None),
     ("64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff", Special::Translated, None, Some("64:ff9b:2::")),
@@ -55,8 +61,21 @@ const RANGES: &[(&str, &str, Special, Option<&str>, Option<&str>)] = &[
 
 /// What the registries call globally reachable inside what they set apart.
 const REACHABLE: &[&str] = &[
-    "192.0.0.9", "192.0.0.10", "192.31.196.1", "192.52.193.1", "192.175.48.1", "2001:1::1", "2001:1::2", "2001:1::3",
-    "2001:3::1", "2001:4:112::1", "2001:20::1", "2001:30::1", "2620:4f:8000::1", "64:ff9b::1.1.1.1", "1.1.1.1",
+    "192.0.0.9",
+    "192.0.0.10",
+    "192.31.196.1",
+    "192.52.193.1",
+    "192.175.48.1",
+    "2001:1::1",
+    "2001:1::2",
+    "2001:1::3",
+    "2001:3::1",
+    "2001:4:112::1",
+    "2001:20::1",
+    "2001:30::1",
+    "2620:4f:8000::1",
+    "64:ff9b::1.1.1.1",
+    "1.1.1.1",
     "2606:4700::1111",
 ];
 
@@ -68,13 +87,24 @@ fn every_special_range_is_refused_and_nothing_beside_it() {
         }
         for outside in [before, after].into_iter().flatten() {
             let found = special(ip(outside));
-            assert!(found != Some(*expected) || RANGES.iter().any(|row| row.0 == *outside), "{outside} is {found:?}");
+            assert!(
+                found != Some(*expected) || RANGES.iter().any(|row| row.0 == *outside),
+                "{outside} is {found:?}"
+            );
         }
     }
     for address in REACHABLE {
         assert_eq!(special(ip(address)), None, "{address}");
     }
-    for outside in ["9.255.255.255", "100.128.0.0", "172.32.0.0", "192.0.1.255", "198.20.0.0", "2001:200::", "3fff:1000::"] {
+    for outside in [
+        "9.255.255.255",
+        "100.128.0.0",
+        "172.32.0.0",
+        "192.0.1.255",
+        "198.20.0.0",
+        "2001:200::",
+        "3fff:1000::",
+    ] {
         assert_eq!(special(ip(outside)), None, "{outside}");
     }
 }
@@ -86,7 +116,9 @@ fn private_by_list_loopback_by_its_setting_the_platform_never() {
         assert!(policy.permit(ip(refused)).is_err(), "{refused}");
     }
     policy.allow_private = vec!["10.1.0.0/16".parse().unwrap(), "fd00::/8".parse().unwrap()];
-    for (address, is_permitted) in [("10.1.2.3", true), ("10.2.0.0", false), ("fd12::1", true), ("fc00::1", false)] {
+    for (address, is_permitted) in
+        [("10.1.2.3", true), ("10.2.0.0", false), ("fd12::1", true), ("fc00::1", false)]
+    {
         assert_eq!(policy.permit(ip(address)).is_ok(), is_permitted, "{address}");
     }
     // The list opens private ranges alone, and an address alone, not what a translator makes of it.
@@ -98,7 +130,9 @@ fn private_by_list_loopback_by_its_setting_the_platform_never() {
         assert!(policy.permit(ip(refused)).is_err(), "{refused}");
     }
     policy.unsafe_allow_loopback = true;
-    for (address, is_permitted) in [("127.0.0.1", true), ("::1", true), ("::ffff:127.0.0.1", false), ("0.0.0.0", false)] {
+    for (address, is_permitted) in
+        [("127.0.0.1", true), ("::1", true), ("::ffff:127.0.0.1", false), ("0.0.0.0", false)]
+    {
         assert_eq!(policy.permit(ip(address)).is_ok(), is_permitted, "{address}");
     }
     policy.platform = vec!["127.0.0.9".parse().unwrap(), "8.8.8.0/24".parse().unwrap()];

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use headwater_events::codec::decode;
-use headwater_events::domain::{
-    Backup, CachePolicy, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested, PurgeScope,
-    Scheme,
-};
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
+use headwater_events::domain::{
+    Backup, CachePolicy, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested,
+    PurgeScope, Scheme,
+};
 use headwater_events::event::*;
 use headwater_events::ids::{ClusterId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;

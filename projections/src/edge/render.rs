@@ -2,7 +2,8 @@
 //! readers would refuse is refused here.
 
 use headwater_edge_wire::artifact::{
-    ARTIFACT_SCHEMA, Artifact, ArtifactBudget, Backup, Cache, Health, Hostname, Origin, Profile, Scheme, Security,
+    ARTIFACT_SCHEMA, Artifact, ArtifactBudget, Backup, Cache, Health, Hostname, Origin, Profile, Scheme,
+    Security,
 };
 use headwater_edge_wire::canonical::CanonicalError;
 use headwater_edge_wire::check::Fault;

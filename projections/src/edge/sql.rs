@@ -7,8 +7,7 @@ pub(super) const SITES: &str = "select s.domain_id, d.name, d.status, s.edge_rev
      left join edge.domains e on e.domain_id = s.domain_id where s.domain_id = any($1) order by s.domain_id";
 
 /// $1 domains.
-pub(super) const HOSTNAMES: &str =
-    "select domain_id, owner, body from desired.hostnames where domain_id = any($1) order by domain_id, owner_key";
+pub(super) const HOSTNAMES: &str = "select domain_id, owner, body from desired.hostnames where domain_id = any($1) order by domain_id, owner_key";
 
 /// $1 checksums, $2 bytes, pairwise. Bytes that somebody altered are set right.
 pub(super) const PUT_ARTIFACTS: &str = "insert into edge.artifacts as a (checksum, bytes) \
@@ -58,15 +57,5 @@ pub(super) const SIGN: &str = "update edge.domains d set key_id = n.key_id, sign
      where d.domain_id = n.domain_id and d.checksum = n.checksum";
 
 /// Every statement, for the test that prepares them.
-pub const ALL: &[&str] = &[
-    SITES,
-    HOSTNAMES,
-    PUT_ARTIFACTS,
-    PUT_DOMAINS,
-    PUT_FAULTS,
-    PUT_MARKS,
-    RETIRE,
-    PRUNE,
-    UNSIGNED,
-    SIGN,
-];
+pub const ALL: &[&str] =
+    &[SITES, HOSTNAMES, PUT_ARTIFACTS, PUT_DOMAINS, PUT_FAULTS, PUT_MARKS, RETIRE, PRUNE, UNSIGNED, SIGN];

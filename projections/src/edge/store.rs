@@ -186,7 +186,11 @@ async fn put_marks(transaction: &mut PgConnection, marks: &[Head]) -> Result<(),
 }
 
 /// Removes artifacts that nothing has published for a while.
-pub(super) async fn prune(transaction: &mut PgConnection, seconds: f64, most: i64) -> Result<(), sqlx::Error> {
+pub(super) async fn prune(
+    transaction: &mut PgConnection,
+    seconds: f64,
+    most: i64,
+) -> Result<(), sqlx::Error> {
     sqlx::query(sql::PRUNE).bind(seconds).bind(most).execute(transaction).await.map(|_| ())
 }
 

@@ -148,8 +148,11 @@ impl PutArgs {
 
 /// Scheme, host and port of an origin. What they may be is the API's to say.
 fn parts(url: &str) -> Result<Map<String, Value>> {
-    let wrong =
-        || ClientError::usage(format!("--origin {url}: write it as http://origin.example.org or https://[2001:db8::1]:8443"));
+    let wrong = || {
+        ClientError::usage(format!(
+            "--origin {url}: write it as http://origin.example.org or https://[2001:db8::1]:8443"
+        ))
+    };
     let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
@@ -271,8 +274,14 @@ mod tests {
     fn origins_are_written_as_urls() {
         let of = |url| parts(url).map(Value::Object).ok();
         assert_eq!(of("http://o.example"), Some(json!({"scheme": "http", "host": "o.example"})));
-        assert_eq!(of("https://o.example:8443/"), Some(json!({"scheme": "https", "host": "o.example", "port": 8443})));
-        assert_eq!(of("http://[2001:db8::1]:80"), Some(json!({"scheme": "http", "host": "2001:db8::1", "port": 80})));
+        assert_eq!(
+            of("https://o.example:8443/"),
+            Some(json!({"scheme": "https", "host": "o.example", "port": 8443}))
+        );
+        assert_eq!(
+            of("http://[2001:db8::1]:80"),
+            Some(json!({"scheme": "http", "host": "2001:db8::1", "port": 80}))
+        );
         for bad in ["o.example", "http://", "http://o.example/path", "http://o:x", "http://[::1]x"] {
             assert_eq!(of(bad), None, "{bad}");
         }

@@ -214,7 +214,12 @@ fn maybe_flag(fields: &mut Fields, key: &str) -> Option<bool> {
 }
 
 /// Reads an object inside another; what is left over in it is a fault of its own.
-fn object<T>(value: Option<Value>, base: &str, faults: &mut Vec<Fault>, read: impl FnOnce(&mut Fields) -> T) -> Option<T> {
+fn object<T>(
+    value: Option<Value>,
+    base: &str,
+    faults: &mut Vec<Fault>,
+    read: impl FnOnce(&mut Fields) -> T,
+) -> Option<T> {
     let mut fields = Fields::new(value?, base);
     let input = read(&mut fields);
     faults.extend(fields.finish());
@@ -286,7 +291,9 @@ impl SentHostname {
                 // What could not be read was told already, and is not missing.
                 let told: Vec<String> = faults.iter().map(|fault| fault.pointer.clone()).collect();
                 let is_new = |fault: &Fault| {
-                    !told.iter().any(|pointer| fault.pointer == *pointer || fault.pointer.starts_with(&format!("{pointer}/")))
+                    !told.iter().any(|pointer| {
+                        fault.pointer == *pointer || fault.pointer.starts_with(&format!("{pointer}/"))
+                    })
                 };
                 faults.extend(found.into_iter().filter(is_new));
                 Err(Problem::invalid(faults))
