@@ -4,10 +4,12 @@
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
 use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
-use crate::ids::{ClusterId, OperationId, Revision, StreamKind, TenantId, TokenId, UserId};
+use crate::ids::{ClusterId, Revision, StreamKind, TenantId, TokenId, UserId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+pub use crate::ending::{CellRef, OperationError, OperationFinished};
 
 /// Labels of a resource: at most [`crate::domain::LABELS_MAX_COUNT`].
 pub type Labels = BTreeMap<String, String>;
@@ -289,48 +291,6 @@ pub struct DeploymentsResumed {
     pub scope: PauseScope,
     /// Why.
     pub reason: String,
-}
-
-/// An operation ended in a way that the deployment facts alone do not tell: a
-/// target was out of service, or the deadline passed. Stands in the operation's stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationFinished {
-    /// The operation.
-    pub operation: OperationId,
-    /// `succeeded`, `failed` or `cancelled`.
-    pub state: String,
-    /// Targets that were out of service when it ended.
-    pub partial: Vec<ClusterId>,
-    /// What went wrong.
-    pub error: Option<OperationError>,
-    /// Cells that were out of service when it ended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cells: Vec<CellRef>,
-    /// What whoever asked may want to know of its end.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-}
-
-/// A cell of an edge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CellRef {
-    /// The id of its edge.
-    pub edge: uuid::Uuid,
-    /// Its number there.
-    pub cell: i32,
-    /// For people: the edge's name and the number.
-    pub name: String,
-}
-
-/// Why an operation failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationError {
-    /// Stable snake_case code.
-    pub code: String,
-    /// For people.
-    pub detail: String,
-    /// The target concerned, if one is.
-    pub target: Option<ClusterId>,
 }
 
 /// A projection was rebuilt or a target's rows were mended by hand or drift check.

@@ -89,3 +89,77 @@ pub fn write(known: &Known, touch: Touch, budget: ArtifactBudget) -> Write {
         Err(fault) => Write::Fault(fault),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_events::dns::{DomainName, OwnerName};
+    use headwater_events::domain::destination::Destinations;
+    use headwater_events::domain::{CachePolicy, HostnameBody, HostnameInput, OriginInput};
+    use uuid::Uuid;
+
+    fn known(revision: i64, names: &[&str], served: bool, told: bool) -> Known {
+        let name = DomainName::parse("a.test").unwrap();
+        let origin = OriginInput {
+            scheme: Some("http".into()),
+            host: Some("1.1.1.1".into()),
+            ..OriginInput::default()
+        };
+        let input = HostnameInput { origin, ..HostnameInput::default() };
+        let hostnames = names.iter().map(|text| {
+            let owner = OwnerName::parse(text, &name).unwrap();
+            let body = HostnameBody::parse(&input, &owner, &name, &Destinations::default()).unwrap();
+            (owner, body)
+        });
+        let hostnames = hostnames.collect();
+        let site = Site {
+            id: DomainId::from_uuid(Uuid::from_u128(1)),
+            name: name.clone(),
+            revision: Revision::new(revision),
+            hostnames,
+            cache: CachePolicy::default(),
+            epoch: 0,
+        };
+        Known { site, served, told }
+    }
+
+    /// Given a domain as `desired` has it, and its newest event of a page at revision 5, then that.
+    #[test]
+    fn only_what_stands_at_the_event_is_rendered() {
+        let rows = [
+            (known(5, &["www"], true, true), false, "put"),
+            (known(5, &["www"], true, false), true, "put"),
+            (known(6, &["www"], true, true), false, "nothing"),
+            (known(6, &["www"], true, true), true, "nothing"),
+            (known(6, &["www"], true, false), true, "mark"),
+            (known(6, &[], true, false), false, "nothing"),
+            (known(5, &[], true, true), false, "remove"),
+            (known(5, &[], true, false), true, "remove"),
+            (known(5, &[], true, false), false, "nothing"),
+            (known(5, &["www"], false, true), false, "remove"),
+        ];
+        for (row, (known, proxied, expected)) in rows.into_iter().enumerate() {
+            let touch = Touch { position: Position::new(9), revision: Revision::new(5), proxied };
+            let told = match write(&known, touch, ArtifactBudget::default()) {
+                Write::Put(_) => "put",
+                Write::Remove => "remove",
+                Write::Fault(_) => "fault",
+                Write::Mark => "mark",
+                Write::Nothing => "nothing",
+            };
+            assert_eq!(told, expected, "row {row}");
+        }
+    }
+
+    #[test]
+    fn a_site_renders_to_the_same_bytes_whatever_its_order() {
+        let one = known(5, &["www", "@", "b.a"], true, true);
+        let mut other = one.clone();
+        other.site.hostnames.reverse();
+        let of = |known: &Known| render(&known.site, ArtifactBudget::default()).unwrap();
+        assert_eq!(of(&one), of(&other));
+        let mut purged = one.clone();
+        purged.site.epoch = 1;
+        assert_ne!(of(&one).checksum, of(&purged).checksum);
+    }
+}

@@ -99,12 +99,12 @@ async fn what_stands_beside_and_above_a_hostname_is_judged_both_ways() {
     api.call(Method::PUT, &host("deep.sub"), body()).await.expect(202);
     api.call(Method::PUT, &host("self"), origin("deep.sub.example.test"))
         .await
-        .expect_problem(422, "invalid");
+        .expect_problem(422, "origin_loop");
     let (path, cut) = rrset("sub", "NS", "ns.example.net.");
-    let refused = api.call(Method::PUT, &path, cut).await.expect_problem(422, "invalid").json();
+    let refused = api.call(Method::PUT, &path, cut).await.expect_problem(422, "hostname_conflict").json();
     assert_eq!(refused["errors"][0]["code"], "hostname_conflict");
     let (path, address) = rrset("deep.sub", "A", "192.0.2.1");
-    api.call(Method::PUT, &path, address.clone()).await.expect_problem(422, "invalid");
+    api.call(Method::PUT, &path, address.clone()).await.expect_problem(422, "hostname_conflict");
     let (text, note) = rrset("deep.sub", "TXT", "\"fine\"");
     api.call(Method::PUT, &text, note).await.expect(202);
     api.call(Method::DELETE, &host("deep.sub"), Value::Null).await.expect(202);
@@ -150,7 +150,7 @@ async fn every_fault_of_a_hostname_is_told_at_once() {
         "/origin/scheme",
     ];
     assert_eq!(pointers, expected);
-    let missing = api.call(Method::PUT, &path, json!({})).await.expect_problem(422, "invalid").json();
+    let missing = api.call(Method::PUT, &path, json!({})).await.expect_problem(422, "missing").json();
     assert_eq!(missing["errors"].as_array().unwrap().len(), 2, "scheme and host: {missing}");
     for (host, status) in
         [("10.1.0.1", 202), ("10.2.0.1", 422), ("1.1.1.1", 422), ("127.0.0.1", 422), ("8.8.8.8", 202)]
@@ -181,8 +181,11 @@ async fn the_cache_is_patched_and_purged() {
     api.call(Method::PATCH, &path, json!({"edge_ttl_seconds": null})).await.expect(202);
     assert_eq!(api.get(&path).await.json()["edge_ttl_seconds"], 3_600);
     for field in ["query_policy", "mode", "development_mode", "maximum_variants"] {
-        let told =
-            api.call(Method::PATCH, &path, json!({field: null})).await.expect_problem(422, "invalid").json();
+        let told = api
+            .call(Method::PATCH, &path, json!({field: null}))
+            .await
+            .expect_problem(422, "unsupported")
+            .json();
         assert_eq!(
             told["errors"][0],
             json!({"pointer": format!("/{field}"), "code": "unsupported",
@@ -191,8 +194,10 @@ async fn the_cache_is_patched_and_purged() {
     }
     api.call(Method::PATCH, &path, json!({"edge_ttl_seconds": 31_536_001}))
         .await
-        .expect_problem(422, "invalid");
-    api.call(Method::PATCH, &path, json!({"edge_ttl_seconds": "1"})).await.expect_problem(422, "invalid");
+        .expect_problem(422, "out_of_range");
+    api.call(Method::PATCH, &path, json!({"edge_ttl_seconds": "1"}))
+        .await
+        .expect_problem(422, "invalid_type");
 
     // A purge is a fact with an id; repeated with its key it is the same one.
     let purges = format!("{ZONE}/purges");
@@ -208,8 +213,10 @@ async fn the_cache_is_patched_and_purged() {
     assert_eq!((&one["state"], &one["operation"]), (&json!("pending"), &first.json()["operation"]["id"]));
     assert_eq!(api.get(&path).await.json()["epoch"], 1);
     api.call(Method::POST, &format!("{purges}?dry_run=true"), all.clone()).await.expect(200);
-    api.call(Method::POST, &purges, json!({"type": "urls", "urls": []})).await.expect_problem(422, "invalid");
-    api.call(Method::POST, &purges, json!({})).await.expect_problem(422, "invalid");
+    api.call(Method::POST, &purges, json!({"type": "urls", "urls": []}))
+        .await
+        .expect_problem(422, "unsupported");
+    api.call(Method::POST, &purges, json!({})).await.expect_problem(422, "missing");
     for _ in 1..100 {
         api.call(Method::POST, &purges, all.clone()).await.expect(202);
     }

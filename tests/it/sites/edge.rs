@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use headwater::config::Config;
 use headwater::operation::project::{self, Stepped};
 use headwater::rebuild::{self, Intent};
 use headwater_edge_wire::artifact::{Artifact, ArtifactBudget};
@@ -142,27 +143,33 @@ async fn what_is_published_is_what_was_asked_for() {
 
 #[tokio::test]
 async fn what_cannot_be_published_leaves_what_is() {
-    let world = World::with(Runs::Streams, |_| {}).await;
-    let edge = small();
+    let tight = |config: &mut Config| config.sites.artifact = ArtifactBudget::new(64 << 10).unwrap();
+    let world = World::with(Runs::Streams, tight).await;
+    let edge = headwater::operation::edge(&world.app);
     world.domain("a.test", world.tenant).await;
     submit(&world, host("a.test", "www", "1.1.1.1")).await;
     follow(&world, &edge).await;
     let good = row(&world, "a.test").await.unwrap();
     let bytes = published(&world, "a.test").await.unwrap();
-    // About 300 octets a name: the budget of 64 KiB is crossed on the way.
-    for n in 0..300 {
-        submit(&world, host("a.test", &format!("n{n}"), "1.1.1.1")).await;
+    // More than 400 octets a name: the budget of 64 KiB is crossed on the way.
+    let long = format!("{}.example.net", vec!["o".repeat(60); 3].join("."));
+    for n in 0..200 {
+        submit(&world, host("a.test", &format!("n{n}"), &long)).await;
     }
     follow(&world, &edge).await;
     let faulty = row(&world, "a.test").await.unwrap();
     assert_eq!((faulty.0, faulty.1, faulty.2), (good.0, good.1, false), "the last good one stays");
     assert!(
-        faulty.3.as_ref().unwrap().contains("revision 302: the artifact cannot be published"),
+        faulty.3.as_ref().unwrap().contains("revision 202: the artifact cannot be published"),
         "{faulty:?}"
     );
-    assert_eq!(published(&world, "a.test").await.unwrap(), bytes);
+    assert_eq!(published(&world, "a.test").await.as_ref(), Some(&bytes));
+    // A rebuild does not know the last good one from the log: it keeps it.
+    rebuild(&world).await;
+    assert_eq!(row(&world, "a.test").await.unwrap(), faulty);
+    assert_eq!((published(&world, "a.test").await.unwrap(), differences(&world).await), (bytes, 0));
     // Smaller again: it is published, and the fault is gone.
-    for n in 0..250 {
+    for n in 0..150 {
         submit(&world, unhost("a.test", &format!("n{n}"))).await;
     }
     follow(&world, &edge).await;
