@@ -106,7 +106,10 @@ async fn what_is_published_is_what_was_asked_for() {
     submit(&world, put("a.test", "y", "192.0.2.1")).await;
     follow(&world, &edge).await;
     assert_eq!(dump(&world.app.pool).await, before);
-    submit(&world, purge("a.test")).await;
+    let purged = submit(&world, purge("a.test")).await;
+    follow(&world, &edge).await;
+    assert_eq!(row(&world, "a.test").await.unwrap().0, purged);
+    assert_eq!(published(&world, "a.test").await.unwrap().cache.epoch, 1);
     let patch = CachePatch { edge_ttl_seconds: Some(Some(600)), ..CachePatch::default() };
     let last = submit(&world, on("a.test", DomainCommand::PatchCache(patch))).await;
     follow(&world, &edge).await;
