@@ -469,9 +469,9 @@ events! {
     DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
     // What edges serve of a domain.
     "A name of the domain is proxied from now on, or otherwise than before; `before` is null when it is new."
-    HostnameReplaced(HostnameReplaced) = "hostname.replaced" @ 1 in Domain,
+    HostnameReplaced(Box<HostnameReplaced>) = "hostname.replaced" @ 1 in Domain,
     "A name of the domain is proxied no longer."
-    HostnameDeleted(HostnameDeleted) = "hostname.deleted" @ 1 in Domain,
+    HostnameDeleted(Box<HostnameDeleted>) = "hostname.deleted" @ 1 in Domain,
     "How answers are kept on edges changed."
     CacheChanged(Change<CachePolicy>) = "cache.changed" @ 1 in Domain,
     "What edges keep of the domain must not be given any more: `after` is the epoch of the cache from now on."

@@ -253,8 +253,11 @@ pub(super) fn put(
     if before.as_ref() == Some(body) {
         return Ok(Decided::Unchanged { revision: view.state.revision });
     }
-    let event =
-        Event::HostnameReplaced(HostnameReplaced { name: owner.clone(), before, after: body.clone() });
+    let event = Event::HostnameReplaced(Box::new(HostnameReplaced {
+        name: owner.clone(),
+        before,
+        after: body.clone(),
+    }));
     Ok(Decided::Changed(decided(view, vec![event], view.state.status.is_served(), context)))
 }
 
@@ -264,7 +267,8 @@ pub(super) fn delete(view: &DomainView, owner: &OwnerName, context: &Context<'_>
         return Err(Reject::NotFound(format!("hostname {owner} of {}", view.state.name)));
     };
     check(context.precondition, Some(*changed))?;
-    let event = Event::HostnameDeleted(HostnameDeleted { name: owner.clone(), before: body.clone() });
+    let event =
+        Event::HostnameDeleted(Box::new(HostnameDeleted { name: owner.clone(), before: body.clone() }));
     Ok(Decided::Changed(decided(view, vec![event], view.state.status.is_served(), context)))
 }
 

@@ -61,26 +61,26 @@ fn defaults_are_filled_in() {
 
 #[test]
 fn every_fault_is_named_with_its_place() {
-    let mut sent = HostnameInput::default();
-    sent.origin = OriginInput {
-        scheme: Some("ftp".into()),
-        port: Some(0),
-        host_header: Some("a b".into()),
-        sni: Some("192.0.2.1".into()),
-        connect_timeout_ms: Some(99),
-        response_timeout_ms: Some(60_001),
-        retries: Some(3),
-        ..OriginInput::default()
+    let sent = HostnameInput {
+        origin: OriginInput {
+            scheme: Some("ftp".into()),
+            port: Some(0),
+            host_header: Some("a b".into()),
+            sni: Some("192.0.2.1".into()),
+            connect_timeout_ms: Some(99),
+            response_timeout_ms: Some(60_001),
+            retries: Some(3),
+            ..OriginInput::default()
+        },
+        backup: Some(BackupInput {
+            origin: OriginInput { scheme: Some("https".into()), ..origin("10.0.0.1") },
+            failure_threshold: Some(0),
+            recovery_threshold: Some(21),
+            hold_down_seconds: Some(4),
+            failback_delay_seconds: Some(86_401),
+        }),
+        health: Some(HealthInput { path: Some("x".into()), interval_seconds: Some(59) }),
     };
-    sent.backup = Some(BackupInput {
-        origin: OriginInput { scheme: Some("https".into()), ..origin("10.0.0.1") },
-        failure_threshold: Some(0),
-        recovery_threshold: Some(21),
-        hold_down_seconds: Some(4),
-        failback_delay_seconds: Some(86_401),
-    });
-    sent.backup.as_mut().unwrap().origin.scheme = Some("https".into());
-    sent.health = Some(HealthInput { path: Some("x".into()), interval_seconds: Some(59) });
     let expected = [
         "/origin/scheme invalid_scheme",
         "/origin/host missing",

@@ -8,8 +8,10 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
+type Range = (&'static str, &'static str, Special, Option<&'static str>, Option<&'static str>);
+
 /// First and last address of each range, and the neighbours that are none of it.
-const RANGES: &[(&str, &str, Special, Option<&str>, Option<&str>)] = &[
+const RANGES: &[Range] = &[
     ("0.0.0.0", "0.255.255.255", Special::Unspecified, None, Some("1.0.0.0")),
     ("10.0.0.0", "10.255.255.255", Special::Private, Some("9.255.255.255"), Some("11.0.0.0")),
     ("100.64.0.0", "100.127.255.255", Special::CarrierNat, Some("100.63.255.255"), Some("100.128.0.0")),

@@ -210,15 +210,15 @@ fn site_samples() -> Vec<Event> {
     };
     let cache = CachePolicy::default();
     vec![
-        Event::HostnameReplaced(HostnameReplaced {
+        Event::HostnameReplaced(Box::new(HostnameReplaced {
             name: OwnerName::from_canonical("www").unwrap(),
             before: Some(plain.clone()),
             after: whole,
-        }),
-        Event::HostnameDeleted(HostnameDeleted {
+        })),
+        Event::HostnameDeleted(Box::new(HostnameDeleted {
             name: OwnerName::from_canonical("*.shop").unwrap(),
             before: plain,
-        }),
+        })),
         Event::CacheChanged(Change {
             before: cache.clone(),
             after: CachePolicy { enabled: false, edge_ttl_seconds: 600, ..cache },

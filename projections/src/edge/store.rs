@@ -55,10 +55,13 @@ pub(super) async fn load(
     Ok(known)
 }
 
+/// A domain, and what is published of it from now on; none: nothing is.
+type Put = (Head, Option<(Rendered, Option<Signature>)>);
+
 /// Rows that are written together.
 #[derive(Default)]
 struct Rows {
-    puts: Vec<(Head, Option<(Rendered, Option<Signature>)>)>,
+    puts: Vec<Put>,
     faults: Vec<(Head, String)>,
     marks: Vec<Head>,
     retired: BTreeSet<Vec<u8>>,
@@ -119,10 +122,7 @@ pub(super) async fn save(
     Ok(())
 }
 
-async fn put(
-    transaction: &mut PgConnection,
-    puts: &[(Head, Option<(Rendered, Option<Signature>)>)],
-) -> Result<(), sqlx::Error> {
+async fn put(transaction: &mut PgConnection, puts: &[Put]) -> Result<(), sqlx::Error> {
     if puts.is_empty() {
         return Ok(());
     }
@@ -132,15 +132,10 @@ async fn put(
         .bind(rendered.iter().map(|one| one.bytes.as_slice()).collect::<Vec<_>>())
         .execute(&mut *transaction)
         .await?;
-    let published = |row: &(Head, Option<(Rendered, Option<Signature>)>)| {
-        row.1.as_ref().map(|(one, _)| one.checksum.as_bytes().to_vec())
-    };
-    let signature = |row: &(Head, Option<(Rendered, Option<Signature>)>)| {
-        row.1.as_ref().and_then(|(_, signature)| *signature)
-    };
-    let size = |row: &(Head, Option<(Rendered, Option<Signature>)>)| {
-        row.1.as_ref().map_or(0, |(one, _)| i32::try_from(one.bytes.len()).unwrap_or(i32::MAX))
-    };
+    let published = |row: &Put| row.1.as_ref().map(|(one, _)| one.checksum.as_bytes().to_vec());
+    let signature = |row: &Put| row.1.as_ref().and_then(|(_, signature)| *signature);
+    let size =
+        |row: &Put| row.1.as_ref().map_or(0, |(one, _)| i32::try_from(one.bytes.len()).unwrap_or(i32::MAX));
     sqlx::query(sql::PUT_DOMAINS)
         .bind(puts.iter().map(|row| row.0.id).collect::<Vec<_>>())
         .bind(puts.iter().map(|row| row.0.name.clone()).collect::<Vec<_>>())
