@@ -13,6 +13,7 @@ pub fn all() -> Vec<&'static str> {
         crate::history::sql::ALL,
         crate::operation::sql::ALL,
         headwater_projections::audit::ALL,
+        headwater_projections::edge::ALL,
         headwater_projections::operations::ALL,
         headwater_projections::powerdns::sql::ALL_CONTROL,
     ]

@@ -3,9 +3,10 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
+use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
 use crate::ids::{ClusterId, Revision, StreamKind, TenantId, TokenId, UserId};
 pub use crate::operation::{
-    OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
+    CellRef, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
 };
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -469,4 +470,13 @@ events! {
     PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,
     "What every zone says of the platform (SOA, apex NS) changed: every zone is rendered anew."
     DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
+    // What edges serve of a domain.
+    "A name of the domain is proxied from now on, or otherwise than before; `before` is null when it is new."
+    HostnameReplaced(Box<HostnameReplaced>) = "hostname.replaced" @ 1 in Domain,
+    "A name of the domain is proxied no longer."
+    HostnameDeleted(Box<HostnameDeleted>) = "hostname.deleted" @ 1 in Domain,
+    "How answers are kept on edges changed."
+    CacheChanged(Change<CachePolicy>) = "cache.changed" @ 1 in Domain,
+    "What edges keep of the domain must not be given any more: `after` is the epoch of the cache from now on."
+    PurgeRequested(PurgeRequested) = "purge.requested" @ 1 in Domain,
 }

@@ -53,6 +53,8 @@ uuid_id! {
     LogId,
     /// One submitted batch of commands.
     BatchId,
+    /// A purge of what edges keep.
+    PurgeId,
 }
 
 /// Digits of a log's id that do not stand in a stream id: all but the last eight, which are random.

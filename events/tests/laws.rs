@@ -11,6 +11,10 @@ mod decide_cuts;
 mod decide_domain;
 #[path = "laws/decide_rrsets.rs"]
 mod decide_rrsets;
+#[path = "laws/decide_sites.rs"]
+mod decide_sites;
+#[path = "laws/destinations.rs"]
+mod destinations;
 #[path = "laws/dns_oracle.rs"]
 mod dns_oracle;
 #[path = "laws/dns_props.rs"]

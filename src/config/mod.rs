@@ -15,6 +15,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::secret::Secret;
+use headwater_edge_wire::artifact::{
+    ARTIFACT_CEILING_MAX_BYTES, ARTIFACT_DEFAULT_MAX_BYTES, ARTIFACT_FLOOR_MAX_BYTES, ArtifactBudget,
+};
+use headwater_events::domain::destination::{Destinations, NETWORKS_MAX_COUNT, Network};
 pub use reader::{ConfigError, EnvironmentVariable};
 use reader::{Reader, Section};
 pub use types::{ApiUrl, HostName, SecretSource};
@@ -41,6 +45,8 @@ pub struct Config {
     pub operations: Operations,
     /// `[deploy]`: how DNS clusters are followed.
     pub deploy: Deploy,
+    /// `[sites]`: what edges may be told of a domain.
+    pub sites: Sites,
     /// `[limits]`: what one tenant may take.
     pub limits: Limits,
     /// `[client]`: the API that the client commands talk to.
@@ -112,6 +118,15 @@ pub struct Deploy {
     pub drift_check: Duration,
 }
 
+/// `[sites]`.
+#[derive(Clone)]
+pub struct Sites {
+    /// `origin_allow_private`, `platform_networks`, `unsafe_allow_loopback_origins`: where edges may connect to.
+    pub destinations: Destinations,
+    /// `artifact_max_bytes`: how large what is published of one domain may be.
+    pub artifact: ArtifactBudget,
+}
+
 /// `[limits]`.
 #[derive(Clone)]
 pub struct Limits {
@@ -178,6 +193,7 @@ impl Config {
                 deadline: section.seconds("deadline_seconds", 1..=3_600, 120),
             }),
             deploy: reader.section("deploy", deploy),
+            sites: reader.section("sites", sites),
             limits: reader.section("limits", limits),
             client: reader.section("client", |section| client(section, base)),
             file: file.clone(),
@@ -264,6 +280,27 @@ fn deploy(section: &mut Section<'_>) -> Deploy {
         poll: Duration::from_millis(section.number("poll_milliseconds", 10..=60_000, 500).into()),
         batch_domains: section.number("batch_domains", 1..=1_000, 200),
         drift_check: section.seconds("drift_check_seconds", 1..=86_400, 60),
+    }
+}
+
+fn sites(section: &mut Section<'_>) -> Sites {
+    let mut networks = |key: &str| {
+        let networks: Vec<Network> = section.list(key).unwrap_or_default();
+        if networks.len() > NETWORKS_MAX_COUNT {
+            section.fault(key, format_args!("names more than {NETWORKS_MAX_COUNT} networks"));
+        }
+        networks
+    };
+    let allow_private = networks("origin_allow_private");
+    let platform = networks("platform_networks");
+    let unsafe_allow_loopback = section.flag("unsafe_allow_loopback_origins");
+    let floor = u32::try_from(ARTIFACT_FLOOR_MAX_BYTES).unwrap_or(u32::MAX);
+    let ceiling = u32::try_from(ARTIFACT_CEILING_MAX_BYTES).unwrap_or(u32::MAX);
+    let default = u32::try_from(ARTIFACT_DEFAULT_MAX_BYTES).unwrap_or(ceiling);
+    let bytes = section.number("artifact_max_bytes", floor..=ceiling, default);
+    Sites {
+        destinations: Destinations { allow_private, platform, unsafe_allow_loopback },
+        artifact: usize::try_from(bytes).ok().and_then(ArtifactBudget::new).unwrap_or_default(),
     }
 }
 

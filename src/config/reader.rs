@@ -177,6 +177,19 @@ impl Section<'_> {
         }
     }
 
+    /// `true` or `false`; false when it is left out.
+    pub(super) fn flag(&mut self, key: &str) -> bool {
+        let flag = match self.take(key) {
+            None => return false,
+            Some(Raw::File(value)) => value.as_bool(),
+            Some(Raw::Environment(text)) => text.expose().trim().parse().ok(),
+        };
+        flag.unwrap_or_else(|| {
+            self.fault(key, "must be true or false");
+            false
+        })
+    }
+
     /// A duration in whole seconds within a range.
     pub(super) fn seconds(&mut self, key: &str, range: RangeInclusive<u32>, default: u32) -> Duration {
         Duration::from_secs(self.number(key, range, default).into())

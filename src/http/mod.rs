@@ -13,10 +13,12 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod cache;
 mod clusters;
 mod deployments;
 mod domains;
 mod health;
+mod hostnames;
 mod projections;
 mod revisions;
 mod rrsets;

@@ -13,7 +13,9 @@ pub mod sql;
 use crate::app::App;
 use headwater_events::ids::Position;
 use headwater_projections::audit::Audit;
+use headwater_projections::edge::{Edge, NoKey};
 use headwater_projections::operations::Operations;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// How far the projection of operations has come in this process; wakes whoever waits for one to end.
@@ -38,12 +40,18 @@ impl Progress {
     }
 }
 
-/// Follows the log for `operations` and `audit` and ends what is overdue, until the process stops.
+/// The projection `edge` as this process runs it. Nobody signs before there is a registry of edges with a key.
+pub fn edge(app: &App) -> Edge {
+    Edge { budget: app.config.sites.artifact, signer: Arc::new(NoKey) }
+}
+
+/// Follows the log for `operations`, `audit` and `edge` and ends what is overdue, until the process stops.
 pub async fn run(app: App) {
     let operations = Operations { moved: app.progress.0.clone() };
     tokio::join!(
         project::run(app.clone(), operations),
         project::run(app.clone(), Audit),
+        project::run(app.clone(), edge(&app)),
         deadline::run(app.clone()),
     );
 }

@@ -7,6 +7,7 @@ pub mod deployments;
 pub mod domains;
 pub mod history;
 pub mod rrsets;
+pub mod sites;
 pub mod sql;
 pub mod status;
 

@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{row, sql};
+use super::{row, sites, sql};
 use crate::command::{Command, Request};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
@@ -44,8 +44,9 @@ pub(super) async fn load(
     lock: bool,
 ) -> Result<Loaded, sqlx::Error> {
     let mut loaded = Loaded::default();
-    domains(connection, requests, lock, &mut loaded).await?;
+    let proxied = domains(connection, requests, lock, &mut loaded).await?;
     rrsets(connection, requests, &mut loaded).await?;
+    sites::load(connection, requests, &proxied, &mut loaded).await?;
     receipts(connection, requests, &mut loaded).await?;
     let mut needs_generation = false;
     let mut streams = Vec::new();
@@ -57,7 +58,7 @@ pub(super) async fn load(
                     loaded.missed.insert(index);
                 }
             }
-            Command::Domain { command, .. } => needs_generation |= command.owners().is_empty(),
+            Command::Domain { command, .. } => needs_generation |= command.needs_generation(),
             Command::Admin { command, .. } => streams.push(command.stream().id),
         }
     }
@@ -77,19 +78,21 @@ pub(super) async fn load(
     Ok(loaded)
 }
 
+/// Reads the domains; gives those that proxy anything.
 async fn domains(
     connection: &mut PgConnection,
     requests: &[&Request],
     lock: bool,
     loaded: &mut Loaded,
-) -> Result<(), sqlx::Error> {
+) -> Result<BTreeSet<DomainId>, sqlx::Error> {
     let named = |request: &&Request| match &request.command {
         Command::Domain { name, .. } => Some(name.clone()),
         _ => None,
     };
     let wanted: BTreeSet<DomainName> = requests.iter().filter_map(named).collect();
+    let mut proxied = BTreeSet::new();
     if wanted.is_empty() {
-        return Ok(());
+        return Ok(proxied);
     }
     let names: Vec<&str> = wanted.iter().map(DomainName::as_str).collect();
     let mut missed = BTreeSet::new();
@@ -97,6 +100,9 @@ async fn domains(
         let state = row::domain(&row)?;
         if !row.try_get::<bool, _>("locked")? {
             missed.insert(state.name.clone());
+        }
+        if row.try_get::<bool, _>("proxied")? {
+            proxied.insert(state.id);
         }
         loaded
             .heads
@@ -110,7 +116,7 @@ async fn domains(
             loaded.missed.insert(index);
         }
     }
-    Ok(())
+    Ok(proxied)
 }
 
 fn head(kind: StreamKind, revision: Revision, hash: &[u8]) -> StreamHead {
@@ -137,6 +143,10 @@ async fn rrsets(
             }
             for owner in command.cuts() {
                 cuts.insert((view.state.id, owner.key()));
+            }
+            for key in command.other_owners(name) {
+                wanted.insert((view.state.id, key.clone()));
+                view.loaded.insert(key);
             }
         }
     }

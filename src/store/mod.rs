@@ -12,6 +12,7 @@ pub mod raw;
 pub mod read;
 mod renew;
 pub(crate) mod row;
+mod sites;
 mod sql;
 mod turn;
 pub mod verify;

@@ -22,6 +22,7 @@ mod log_rebuild;
 mod log_stall;
 mod operations;
 mod parts;
+mod sites;
 mod stream;
 mod stream_cost;
 mod stream_life;

@@ -4,5 +4,6 @@
 mod change;
 
 pub use change::{
-    Changes, DomainTouch, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row, pause_key,
+    Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row,
+    pause_key,
 };

@@ -19,6 +19,7 @@ pub mod people;
 pub mod projection;
 pub mod reference;
 pub mod rrset;
+pub mod site;
 pub mod status;
 pub mod token;
 pub mod wait;
@@ -86,6 +87,15 @@ pub enum ClientCommand {
     /// The records of a domain, by owner name and type
     #[command(subcommand)]
     Rrset(rrset::RrsetCommand),
+    /// Proxied names of a domain: what edges serve, and from where
+    #[command(subcommand)]
+    Hostname(site::HostnameCommand),
+    /// How edges keep answers of a domain
+    #[command(subcommand)]
+    Cache(site::CacheCommand),
+    /// Lets go of everything that edges keep of a domain
+    #[command(after_help = site::PURGE_EXAMPLES)]
+    Purge(site::PurgeArgs),
     /// A domain as a zone file
     #[command(subcommand)]
     Zone(zone::ZoneCommand),
@@ -195,6 +205,9 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
     match command {
         ClientCommand::Domain(command) => domain::run(&console, command).await,
         ClientCommand::Rrset(command) => rrset::run(&console, command).await,
+        ClientCommand::Hostname(command) => site::run_hostname(&console, command).await,
+        ClientCommand::Cache(command) => site::run_cache(&console, command).await,
+        ClientCommand::Purge(args) => site::run_purge(&console, args).await,
         ClientCommand::Zone(command) => zone::run(&console, command).await,
         ClientCommand::Op(command) => op::run(&console, command).await,
         ClientCommand::Events(command) => events::run(&console, command).await,

@@ -7,6 +7,7 @@ pub mod deployment;
 pub mod domain;
 pub mod history;
 pub mod rrset;
+pub mod site;
 
 use headwater_events::actor::{self as policy, ActorKind};
 use headwater_events::domain::LabelsPatch;
