@@ -3,6 +3,10 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
+use crate::edge::{
+    CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned, IdentityIssued, IdentityRevoked,
+    PoolCreated,
+};
 use crate::ids::{ClusterId, OperationId, Revision, StreamKind, TenantId, TokenId, UserId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -489,4 +493,31 @@ events! {
     PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,
     "What every zone says of the platform (SOA, apex NS) changed: every zone is rendered anew."
     DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
+    // Edges and pools.
+    "An edge host was made known, with its cells. It enrols with a token that is kept elsewhere, as a digest."
+    EdgeCreated(EdgeCreated) = "edge.created" @ 1 in Edge,
+    "What is said of the edge changed: where it is, its labels, its external id."
+    EdgeUpdated(Change<EdgeSettings>) = "edge.updated" @ 1 in Edge,
+    "The edge is answered again."
+    EdgeEnabled(Nothing) = "edge.enabled" @ 1 in Edge,
+    "The edge is answered no longer, from its next request on; what it serves stays as it is."
+    EdgeDisabled(Nothing) = "edge.disabled" @ 1 in Edge,
+    "No new visitors are to be sent to the edge."
+    EdgeDrained(Nothing) = "edge.drained" @ 1 in Edge,
+    "Visitors may be sent to the edge again."
+    EdgeUndrained(Nothing) = "edge.undrained" @ 1 in Edge,
+    "A cell of the edge holds no domains any more: the other cells have taken them."
+    CellDrained(CellSwitched) = "edge.cell_drained" @ 1 in Edge,
+    "A cell of the edge holds domains again."
+    CellUndrained(CellSwitched) = "edge.cell_undrained" @ 1 in Edge,
+    "The edge was given an identity certificate: for the first time, or because the one before comes to its end."
+    EdgeIdentityIssued(IdentityIssued) = "edge.identity_issued" @ 1 in Edge,
+    "Every identity that the edge was given so far stopped working for good; it enrols anew."
+    EdgeIdentityRevoked(IdentityRevoked) = "edge.identity_revoked" @ 1 in Edge,
+    "An alarm: somebody else seems to use the identity of the edge too. Rotate it."
+    EdgeIdentityCloned(IdentityCloned) = "edge.identity_cloned" @ 1 in Edge,
+    "The edge is gone for good, and its name is free."
+    EdgeDeleted(EdgeDeleted) = "edge.deleted" @ 1 in Edge,
+    "A service class of cells was made."
+    PoolCreated(PoolCreated) = "pool.created" @ 1 in Pool,
 }

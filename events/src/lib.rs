@@ -7,6 +7,7 @@ pub mod admin;
 pub mod codec;
 pub mod dns;
 pub mod domain;
+pub mod edge;
 pub mod envelope;
 pub mod event;
 pub mod ids;

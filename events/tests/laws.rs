@@ -7,6 +7,8 @@
 mod decide_admin;
 #[path = "laws/decide_domain.rs"]
 mod decide_domain;
+#[path = "laws/decide_edges.rs"]
+mod decide_edges;
 #[path = "laws/decide_rrsets.rs"]
 mod decide_rrsets;
 #[path = "laws/dns_oracle.rs"]

@@ -22,4 +22,5 @@ pub mod snapshot;
 pub mod tasks;
 pub mod text;
 pub mod time;
+pub mod token;
 pub mod verify;

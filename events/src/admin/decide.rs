@@ -4,6 +4,7 @@ use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, clust
 use crate::actor::{self, Access, Caller, Verb};
 use crate::dns::DomainName;
 use crate::domain::{Decided, Decision};
+use crate::edge::{self, EdgeCommand, PoolCreated};
 use crate::envelope::NewEvent;
 use crate::event::{
     Event, MemberAdded, MemberRemoved, OperationFinished, PlatformInitialized, TenantCreated, TokenCreated,
@@ -76,6 +77,19 @@ pub fn decide(
         AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
         AdminCommand::FinishOperation { domain, tenant, finished } => {
             finish(view, command, domain, *tenant, finished)
+        }
+        AdminCommand::Edge { edge, command: wanted } => {
+            if let EdgeCommand::Create(created) = wanted {
+                free(view, "edge", &created.name)?;
+            }
+            match edge::decide(*edge, &view.edge, wanted)? {
+                events if events.is_empty() => unchanged,
+                events => plain(view, command, events),
+            }
+        }
+        AdminCommand::CreateSharedPool if view.revision > Revision::ZERO => unchanged,
+        AdminCommand::CreateSharedPool => {
+            plain(view, command, vec![Event::PoolCreated(PoolCreated::shared())])
         }
     }
 }
