@@ -13,9 +13,11 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod cells;
 mod clusters;
 mod deployments;
 mod domains;
+mod edges;
 mod health;
 mod projections;
 mod revisions;

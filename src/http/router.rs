@@ -13,7 +13,7 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::Document;
 use super::rate::Limiter;
 use super::{
-    Problem, audit, clusters, deployments, domains, envelope, events, health, operations, projections,
+    Problem, audit, cells, clusters, deployments, domains, edges, envelope, events, health, operations, projections,
     revisions, rrsets, status, stream, tenants, tokens, users, zone,
 };
 use crate::app::App;
@@ -30,6 +30,8 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(users::routes())
         .merge(tokens::routes())
         .merge(clusters::routes())
+        .merge(edges::routes())
+        .merge(cells::routes())
         .merge(projections::routes())
         .merge(status::routes())
         .merge(events::routes())

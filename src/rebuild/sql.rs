@@ -5,6 +5,11 @@
 const TABLES: &str = include_str!("../../migrations/control/0002_desired.sql");
 const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql");
 
+const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
+const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
+
+/// Where in its file the part of `desired` begins and ends.
+const EDGE_TABLES: (&str, &str) = ("-- Tables of desired, also read", "-- Beside the log, not derived from it.");
 /// Where in its file the part of `desired` ends.
 const TABLES_END: &str = "-- When each cluster was last reached";
 /// Where in its file the part of `desired` begins.
@@ -76,7 +81,7 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 11] = [
+pub(super) const COMPARED: [Table; 14] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
@@ -88,6 +93,9 @@ pub(super) const COMPARED: [Table; 11] = [
     Table { working: "attempts,next_attempt_at,checked_at", ..table("deployments", "domain_id, cluster_id") },
     table("platform", "one"),
     table("pauses", "scope, id"),
+    table("edges", "id"),
+    table("cells", "edge_id, number"),
+    table("pools", "id"),
 ];
 
 /// Compares one table with its copy: key, live row, expected row of each that differs.
@@ -114,14 +122,19 @@ pub(super) fn compare(table: &Table, schema: &str, domain_only: bool) -> Option<
 /// What makes an empty copy, and what is put off until its rows are there.
 pub(super) fn make(schema: &str) -> (String, String) {
     let tables = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
+    let edges = EDGES.split_once(EDGE_TABLES.0).map_or(EDGES, |(_, rest)| rest);
+    // What is left of the line of comment goes too.
+    let edges = edges.split_once('\n').map_or(edges, |(_, rest)| rest);
+    let edges = edges.split_once(EDGE_TABLES.1).map_or(edges, |(own, _)| own);
     let (mut first, mut later) = (String::new(), String::new());
-    for statement in tables.split_inclusive(";\n") {
+    for statement in tables.split_inclusive(";\n").chain(edges.split_inclusive(";\n")) {
         let puts_off = statement.lines().any(|line| line.starts_with("create index "));
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    let procedures = PROCEDURES.find(PROCEDURES_BEGIN).map_or(PROCEDURES, |at| &PROCEDURES[at..]);
-    first.push_str(procedures);
+    for procedures in [PROCEDURES, SITES, EDGES] {
+        first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
+    }
     (renamed(&first, schema), renamed(&later, schema))
 }
 
@@ -141,6 +154,7 @@ pub(super) fn write(schema: &str) -> String {
 pub(super) fn remove(schema: &str) -> String {
     format!(
         "drop schema if exists {schema} cascade; drop procedure if exists {schema}_apply; \
+         drop procedure if exists {schema}_apply_sites; drop procedure if exists {schema}_apply_edges; \
          drop procedure if exists {schema}_write"
     )
 }

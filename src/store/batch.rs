@@ -25,6 +25,7 @@ pub(super) enum Namespace {
     Email = 2,
     Cluster = 3,
     Tenant = 4,
+    Edge = 5,
 }
 
 /// A claim of a unique name.

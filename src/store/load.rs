@@ -3,11 +3,12 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{row, sql};
+use super::{edge, row, sql};
 use crate::command::{Command, Request};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
+use headwater_events::edge::EdgeCommand;
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope};
 use headwater_events::ids::{DomainId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
@@ -29,6 +30,8 @@ pub(super) struct Loaded {
     pub(super) admin: HashMap<usize, AdminView>,
     pub(super) receipts: HashMap<(Uuid, Uuid), StoredReceipt>,
     pub(super) generation: u32,
+    /// Who holds the name that a command claims, where the holder is gone.
+    pub(super) released: HashMap<usize, Uuid>,
     /// Requests whose stream another process holds.
     pub(super) missed: BTreeSet<usize>,
 }
@@ -60,7 +63,8 @@ pub(super) async fn load(
     heads(connection, &streams, &mut loaded).await?;
     for (index, request) in requests.iter().enumerate() {
         if let Command::Admin { command, aside } = &request.command {
-            let mut view = admin(connection, command, aside).await?;
+            let (mut view, released) = admin(connection, command, aside).await?;
+            loaded.released.extend(released.map(|holder| (index, holder)));
             view.revision =
                 loaded.heads.get(&command.stream().id).map_or(Revision::ZERO, |head| head.revision);
             loaded.admin.insert(index, view);
@@ -252,6 +256,9 @@ pub(super) fn claimed<'a>(
         (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
             Some((Namespace::Email, email))
         }
+        (AdminCommand::Edge { command: EdgeCommand::Create(created), .. }, _) => {
+            Some((Namespace::Edge, &created.name))
+        }
         _ => None,
     }
 }
@@ -260,8 +267,9 @@ async fn admin(
     connection: &mut PgConnection,
     command: &AdminCommand,
     aside: &crate::command::Aside,
-) -> Result<AdminView, sqlx::Error> {
+) -> Result<(AdminView, Option<Uuid>), sqlx::Error> {
     let mut view = AdminView::default();
+    let mut released = None;
     if let Some((ns, name)) = claimed(command, aside) {
         let holder: Option<Uuid> = sqlx::query_scalar(sql::CLAIM)
             .bind(ns as i16)
@@ -269,6 +277,13 @@ async fn admin(
             .fetch_optional(&mut *connection)
             .await?;
         view.name_taken = holder.is_some();
+        // The name of an edge that is gone is free; what is claimed then is claimed from it.
+        if let (Namespace::Edge, Some(holder)) = (ns, holder)
+            && edge::state(connection, holder).await?.is_none()
+        {
+            view.name_taken = false;
+            released = Some(holder);
+        }
     }
     match command {
         AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
@@ -301,9 +316,12 @@ async fn admin(
             let query = sqlx::query_scalar(sql::OPERATION_TERMINAL).bind(finished.operation.as_uuid());
             view.operation_terminal = query.fetch_one(&mut *connection).await?;
         }
+        AdminCommand::Edge { edge, command } => {
+            view.edge = edge::view(connection, edge.as_uuid(), command).await?;
+        }
         _ => {}
     }
-    Ok(view)
+    Ok((view, released))
 }
 
 fn cluster_settings(row: &PgRow) -> Result<ClusterSettings, sqlx::Error> {
