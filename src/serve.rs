@@ -78,7 +78,9 @@ impl FromStr for Roles {
                 "deploy" => roles.deploy = true,
                 "projections" => roles.projections = true,
                 "edge" => roles.edge = true,
-                other => return Err(format!("{other:?} is not a role: api, deploy, projections, edge or all")),
+                other => {
+                    return Err(format!("{other:?} is not a role: api, deploy, projections, edge or all"));
+                }
             }
         }
         Ok(roles)
@@ -289,12 +291,21 @@ fn recorder() -> Result<PrometheusHandle> {
         "cdn_deploy_propagation_seconds",
         "Time from a commit until the listeners of a target answered with it, by target"
     );
-    metrics::describe_counter!("cdn_edge_registrations_total", "Identities given to edges, repeated answers included");
+    metrics::describe_counter!(
+        "cdn_edge_registrations_total",
+        "Identities given to edges, repeated answers included"
+    );
     metrics::describe_counter!("cdn_edge_heartbeats_total", "Heartbeats taken in");
     metrics::describe_counter!("cdn_edge_refusals_total", "Revisions that edges refused");
     metrics::describe_counter!("cdn_edge_clones_total", "Alarms that an identity is used twice");
-    metrics::describe_counter!("cdn_edge_handshakes_failed_total", "TLS handshakes of edge control that failed");
-    metrics::describe_counter!("cdn_edge_connections_refused_total", "Connections of edge control beyond its bound");
+    metrics::describe_counter!(
+        "cdn_edge_handshakes_failed_total",
+        "TLS handshakes of edge control that failed"
+    );
+    metrics::describe_counter!(
+        "cdn_edge_connections_refused_total",
+        "Connections of edge control beyond its bound"
+    );
     metrics::describe_gauge!("cdn_projection_position", "The last position that a projection has taken in");
     metrics::describe_gauge!("cdn_projection_lag_events", "How many events a projection is behind");
     metrics::describe_gauge!("cdn_build_info", "The version of this program");

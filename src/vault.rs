@@ -136,8 +136,11 @@ impl Vault {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let key = Key::parse(line)
-                .map_err(|what| VaultError::Line { file: file.to_owned(), line: index + 1, what })?;
+            let key = Key::parse(line).map_err(|what| VaultError::Line {
+                file: file.to_owned(),
+                line: index + 1,
+                what,
+            })?;
             keys.push(key);
         }
         match keys.len() {

@@ -1,18 +1,89 @@
--- Changes of desired that other parts of the schema know: what desired_apply does not know goes on to them.
+-- What edges are told of a domain: proxied names, how answers are kept, purges.
+-- A fold of the log, kept in the append like the rest of desired.
+
+create table desired.hostnames (
+    domain_id uuid   not null,
+    -- Labels of the owner reversed, joined by a space; '' at the apex.
+    owner_key text   not null collate "C",
+    owner     text   not null,
+    body      jsonb  not null,
+    -- The revision that last changed it.
+    changed   bigint not null,
+    primary key (domain_id, owner_key)
+) with (fillfactor = 90);
+create index hostnames_origin on desired.hostnames (domain_id, (body->'origin'->>'host'));
+create index hostnames_backup on desired.hostnames (domain_id, (body->'backup'->'origin'->>'host'))
+    where body ? 'backup';
+
+-- One row for each domain that was ever told to the edges.
+create table desired.sites (
+    domain_id     uuid   primary key,
+    -- null: the defaults.
+    cache         jsonb,
+    cache_changed bigint not null default 1,
+    cache_epoch   bigint not null default 0,
+    -- The newest revision that changes what edges serve.
+    edge_revision bigint not null
+) with (fillfactor = 80);
+
+-- The newest 1,000 purges of a domain.
+create table desired.purges (
+    domain_id    uuid        not null,
+    -- The epoch that it began.
+    epoch        bigint      not null,
+    id           uuid        not null,
+    scope        text        not null,
+    revision     bigint      not null,
+    operation_id uuid,
+    requested_at timestamptz not null,
+    primary key (domain_id, epoch)
+);
 
 -- Everything below is also read by the rebuild, which puts another schema in the place of desired.
 
-create or replace procedure desired_apply_edges(_c jsonb) language plpgsql as $$
+-- What edges themselves are is told by a later migration, which replaces this.
+create procedure desired_apply_edges(_c jsonb) language plpgsql as $$
 begin
     raise exception 'unknown change %', _c->>'do';
 end $$;
 
-create or replace procedure desired_apply_sites(_c jsonb) language plpgsql as $$
+-- Applies one change of what edges are told of a domain.
+create procedure desired_apply_sites(_c jsonb) language plpgsql as $$
 begin
-    call desired_apply_edges(_c);
+    case _c->>'do'
+    when 'hostname_put' then
+        insert into desired.hostnames as t (domain_id, owner_key, owner, body, changed)
+        values ((_c->>'id')::uuid, _c->>'key', _c->>'owner', _c->'body', (_c->>'revision')::bigint)
+            on conflict (domain_id, owner_key) do update set body = excluded.body, changed = excluded.changed;
+    when 'hostname_delete' then
+        delete from desired.hostnames where domain_id = (_c->>'id')::uuid and owner_key = _c->>'key';
+    when 'cache_put' then
+        insert into desired.sites as t (domain_id, cache, cache_changed, edge_revision)
+        values ((_c->>'id')::uuid, _c->'cache', (_c->>'revision')::bigint, (_c->>'revision')::bigint)
+            on conflict (domain_id) do update set cache = excluded.cache, cache_changed = excluded.cache_changed;
+    when 'purge_put' then
+        insert into desired.purges (domain_id, epoch, id, scope, revision, operation_id, requested_at)
+        values ((_c->>'id')::uuid, (_c->>'epoch')::bigint, (_c->>'purge')::uuid, _c->>'scope',
+                (_c->>'revision')::bigint, (_c->>'operation')::uuid, (_c->>'at')::timestamptz);
+        delete from desired.purges
+         where domain_id = (_c->>'id')::uuid and epoch <= (_c->>'epoch')::bigint - 1000;
+        insert into desired.sites as t (domain_id, cache_epoch, edge_revision)
+        values ((_c->>'id')::uuid, (_c->>'epoch')::bigint, (_c->>'revision')::bigint)
+            on conflict (domain_id) do update set cache_epoch = excluded.cache_epoch;
+    -- The domain went or came back: only a domain that edges know of has anything to be told.
+    when 'site_touch' then
+        update desired.sites set edge_revision = (_c->>'revision')::bigint where domain_id = (_c->>'id')::uuid;
+        return;
+    else
+        call desired_apply_edges(_c);
+        return;
+    end case;
+    insert into desired.sites as t (domain_id, edge_revision)
+    values ((_c->>'id')::uuid, (_c->>'revision')::bigint)
+        on conflict (domain_id) do update set edge_revision = excluded.edge_revision;
 end $$;
 
--- Applies the rarer changes of desired, in order. Each is {"do": name, …}.
+-- As before; what it does not know is told on.
 create or replace procedure desired_apply(_changes jsonb) language plpgsql as $$
 declare
     _c jsonb;

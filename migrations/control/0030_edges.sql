@@ -94,22 +94,16 @@ create table sealed_secrets (
 
 -- What the agents say. A heartbeat is no event.
 create table edge.heartbeats (
-    edge_id  uuid        primary key,
-    at       timestamptz not null,
-    serial   bytea       not null,
-    sequence bigint      not null,
-    source   text        not null,
-    body     jsonb       not null,
+    edge_id     uuid        primary key,
+    at          timestamptz not null,
+    -- Until when its cells count as in service.
+    fresh_until timestamptz not null,
+    serial      bytea       not null,
+    sequence    bigint      not null,
+    source      text        not null,
+    body        jsonb       not null,
     -- What tells a clone from a restart.
-    watch    jsonb       not null
-);
-create table edge.acks (
-    edge_id  uuid        not null,
-    cell     smallint    not null,
-    epoch    bigint      not null,
-    sequence bigint      not null,
-    at       timestamptz not null default now(),
-    primary key (edge_id, cell)
+    watch       jsonb       not null
 );
 create table edge.refusals (
     edge_id   uuid        not null,
@@ -121,6 +115,21 @@ create table edge.refusals (
     primary key (edge_id, domain_id)
 );
 create index refusals_newest on edge.refusals (edge_id, at);
+
+-- The cells whose word counts for a domain. Every cell says how far it has come with all changes, those included that
+-- stand on other cells of its edge.
+create or replace function edge.cells(_domain uuid)
+    returns table (edge_id uuid, cell integer, name text, in_service boolean, acked bigint,
+                   refused_revision bigint, refused_why text)
+    language sql stable as $$
+    select c.edge_id, c.number::integer, e.name || '/' || c.number, coalesce(h.fresh_until > now(), false),
+           case when a.epoch = m.edge_epoch then a.sequence end, r.revision, r.code || ': ' || r.detail
+      from desired.cells c join desired.edges e on e.id = c.edge_id cross join log_meta m
+      left join edge.heartbeats h on h.edge_id = c.edge_id
+      left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.number
+      left join edge.refusals r on r.edge_id = c.edge_id and r.domain_id = _domain
+     where e.enabled and e.identity_serial is not null and not c.drained
+$$;
 
 -- Everything below is also read by the rebuild, which puts another schema in the place of desired.
 

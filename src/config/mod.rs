@@ -326,7 +326,10 @@ fn edge_control(section: &mut Section<'_>) -> EdgeControl {
         section.fault("public_url", "must begin with https://: edges speak nothing else");
     }
     if edge_control.heartbeat_seconds.saturating_mul(2) > edge_control.fresh_seconds {
-        section.fault("heartbeat_seconds", "must be at most half of fresh_seconds: one lost heartbeat is no outage");
+        section.fault(
+            "heartbeat_seconds",
+            "must be at most half of fresh_seconds: one lost heartbeat is no outage",
+        );
     }
     edge_control
 }

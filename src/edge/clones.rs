@@ -73,14 +73,17 @@ impl Watch {
 
     /// Whether an address comes back, more than once, while the other one is alive.
     fn sources(&mut self, address: &str, now: Timestamp) -> bool {
-        let is_same = |source: &Option<Source>| source.as_ref().is_some_and(|source| source.address == address);
+        let is_same =
+            |source: &Option<Source>| source.as_ref().is_some_and(|source| source.address == address);
         let next = Some(Source { address: address.to_owned(), at: now });
         if self.source.is_none() || is_same(&self.source) {
             self.source = next;
             return false;
         }
-        let is_alive_now = |source: &Option<Source>| source.as_ref().is_some_and(|source| is_alive(source.at, now));
-        let returns = is_same(&self.other_source) && is_alive_now(&self.other_source) && is_alive_now(&self.source);
+        let is_alive_now =
+            |source: &Option<Source>| source.as_ref().is_some_and(|source| is_alive(source.at, now));
+        let returns =
+            is_same(&self.other_source) && is_alive_now(&self.other_source) && is_alive_now(&self.source);
         self.other_source = std::mem::replace(&mut self.source, next);
         self.returns = if returns { self.returns.saturating_add(1) } else { 0 };
         self.returns >= RETURNS_MIN
@@ -99,7 +102,11 @@ mod tests {
     fn told(beats: &[(u64, &str)]) -> Vec<Option<CloneSign>> {
         let mut watch = Watch::default();
         let at = |n: usize| Timestamp::from_millis(i64::try_from(n).unwrap() * 15_000);
-        beats.iter().enumerate().map(|(n, (sequence, source))| watch.observe(*sequence, source, at(n))).collect()
+        beats
+            .iter()
+            .enumerate()
+            .map(|(n, (sequence, source))| watch.observe(*sequence, source, at(n)))
+            .collect()
     }
 
     fn is_quiet(beats: &[(u64, &str)]) -> bool {
@@ -131,7 +138,8 @@ mod tests {
     fn what_was_long_ago_tells_nothing() {
         let mut watch = Watch::default();
         let hour = |n: i64| Timestamp::from_millis(n * 3_600_000);
-        for (n, (sequence, source)) in [(9, "a"), (1, "b"), (10, "a"), (2, "b"), (11, "a")].iter().enumerate() {
+        for (n, (sequence, source)) in [(9, "a"), (1, "b"), (10, "a"), (2, "b"), (11, "a")].iter().enumerate()
+        {
             assert_eq!(watch.observe(*sequence, source, hour(i64::try_from(n).unwrap())), None);
         }
     }

@@ -38,7 +38,8 @@ pub(super) async fn beat(
     let sign = watch.observe(heartbeat.sequence.get(), &source, now);
     let query = sqlx::query(sql::PUT_HEARTBEAT).bind(edge).bind(&live.serial);
     let query = query.bind(heartbeat.sequence.as_i64()).bind(&source).bind(Json(heartbeat));
-    query.bind(Json(&watch)).execute(&mut *tx).await?;
+    let fresh = f64::from(control.app.config.edge_control.fresh_seconds);
+    query.bind(Json(&watch)).bind(fresh).execute(&mut *tx).await?;
     sqlx::query(sql::USE_IDENTITY).bind(&live.serial).execute(&mut *tx).await?;
     sqlx::query(sql::VOID_TOKEN).bind(edge).execute(&mut *tx).await?;
     let query = sqlx::query_scalar(sql::IS_OLD_KEY).bind(&live.serial).bind(KEYS_OVERLAP_SECONDS);

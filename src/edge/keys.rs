@@ -101,8 +101,11 @@ pub(super) async fn new_content_key(
     edge: EdgeId,
 ) -> Result<(), EdgeError> {
     let id = edge.to_string();
-    let newest: Option<i32> =
-        sqlx::query_scalar(sql::NEWEST_SECRET).bind(CONTENT_KEY).bind(&id).fetch_one(&mut *connection).await?;
+    let newest: Option<i32> = sqlx::query_scalar(sql::NEWEST_SECRET)
+        .bind(CONTENT_KEY)
+        .bind(&id)
+        .fetch_one(&mut *connection)
+        .await?;
     let version = newest.unwrap_or(0) + 1;
     let key = ContentKey::generate()?;
     let sealed = vault.seal(place(CONTENT_KEY, &id, version), key.secret().expose())?;

@@ -132,13 +132,15 @@ fn make(control: &Control, address: SocketAddr) -> Result<Arc<CertifiedKey>, Edg
     let settings = &control.app.config.edge_control;
     let mut names: Vec<String> = settings.names.iter().map(|name| name.as_str().to_owned()).collect();
     let public = settings.public_url.as_ref().and_then(|url| url.as_str().parse::<http::Uri>().ok());
-    let host = public.and_then(|uri| uri.host().map(|host| host.trim_matches(['[', ']']).to_ascii_lowercase()));
+    let host =
+        public.and_then(|uri| uri.host().map(|host| host.trim_matches(['[', ']']).to_ascii_lowercase()));
     names.extend(host);
     if !address.ip().is_unspecified() {
         names.push(address.ip().to_string());
     }
     if names.is_empty() {
-        let detail = "nothing says under which name edges reach it: set public_url or names in [edge_control]";
+        let detail =
+            "nothing says under which name edges reach it: set public_url or names in [edge_control]";
         return Err(EdgeError::Tls(detail.to_owned()));
     }
     names.sort_unstable();
@@ -199,7 +201,9 @@ async fn shake(
     let leaf = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let serial = match leaf {
         None => None,
-        Some(leaf) => Some(serial_of(leaf).ok_or_else(|| io::Error::other("a certificate that cannot be read"))?),
+        Some(leaf) => {
+            Some(serial_of(leaf).ok_or_else(|| io::Error::other("a certificate that cannot be read"))?)
+        }
     };
     Ok((stream, serial))
 }
@@ -222,7 +226,11 @@ impl Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         match Pin::new(&mut this.stream).poll_read(cx, buf) {
             Poll::Ready(read) => {

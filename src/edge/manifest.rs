@@ -1,7 +1,8 @@
 //! What one edge is to hold: pages of numbered changes, signed for it alone.
 //!
 //! What must hold: `through` is never beyond what `edge` has taken in, and nothing up to it is left out; a change of the
-//! cells that domains stand on reaches an edge as a snapshot, since the numbers of the domains do not move with it.
+//! cells that domains stand on reaches an edge as a snapshot, since the numbers of the domains do not move with it:
+//! the edge is answered a page that begins beyond what it has.
 
 use headwater_edge_wire::cell::{Replicas, place};
 use headwater_edge_wire::checksum::Checksum;
@@ -42,6 +43,16 @@ impl Standing {
     pub(super) async fn read(executor: impl PgExecutor<'_>) -> Result<Self, EdgeError> {
         let (epoch, head): (i64, i64) = sqlx::query_as(sql::STANDING).fetch_one(executor).await?;
         Ok(Self { epoch: Epoch::try_from(epoch)?, head: Sequence::try_from(head)? })
+    }
+
+    /// The same up to the first change after this one that nobody has signed yet: it must not be passed over.
+    pub(super) async fn signed(self, pool: impl PgExecutor<'_>, after: Sequence) -> Result<Self, EdgeError> {
+        let unsigned: i64 = sqlx::query_scalar(sql::UNSIGNED).bind(after.as_i64()).fetch_one(pool).await?;
+        let head = match unsigned {
+            0 => self.head,
+            first => self.head.min(Sequence::try_from(first - 1)?),
+        };
+        Ok(Self { head, ..self })
     }
 }
 
@@ -200,10 +211,12 @@ pub(super) async fn answer(
             return Err(Problem::unavailable(detail).retry_after(BEHIND_RETRY));
         }
         let placed = placed_at(pool, live.edge).await?;
+        // A page that begins beyond what the edge has is a gap to it, which a snapshot closes.
         if after > Sequence::ZERO && after < placed && placed <= standing.head {
-            let detail = "the cells that domains stand on have changed: take a snapshot";
-            return Err(Problem::new(axum::http::StatusCode::CONFLICT, "snapshot_needed", detail));
+            let frame = Frame::new(control, &live, standing).await?;
+            return Ok(frame.page(control, standing.head, &[], Context::Manifest)?.1);
         }
+        let standing = standing.signed(pool, after).await?;
         let rows = changes(pool, (after, standing.head), true, PAGE_DESCRIPTORS_MAX).await?;
         if !rows.is_empty() || Instant::now() >= deadline || control.app.stop.is_cancelled() {
             let frame = Frame::new(control, &live, standing).await?;

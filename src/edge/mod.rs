@@ -17,8 +17,8 @@ mod peer;
 mod rate;
 mod register;
 mod routes;
-mod streams;
 pub mod sql;
+mod streams;
 pub mod token;
 
 pub use keys::{Signer, authority_certificate, signer};

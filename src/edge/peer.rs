@@ -75,7 +75,8 @@ impl Live {
             let detail = "this needs the identity certificate of an edge: register first";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "identity_needed", detail));
         };
-        let unknown = || answers::refused("identity_unknown", "this identity is not known here: register again");
+        let unknown =
+            || answers::refused("identity_unknown", "this identity is not known here: register again");
         let row = sqlx::query(sql::IDENTITY).bind(serial).fetch_optional(pool).await?.ok_or_else(unknown)?;
         if row.try_get::<bool, _>(1)? || !row.try_get::<bool, _>(2)? {
             let detail = "this identity was revoked or has ended: register with a new token";

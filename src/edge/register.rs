@@ -135,7 +135,10 @@ async fn renew(
     sqlx::query(sql::LOCK_TOKEN).bind(live.edge.as_uuid()).fetch_optional(&mut *tx).await?;
     let is_live: bool = sqlx::query_scalar(sql::IS_LIVE).bind(&live.serial).fetch_one(&mut *tx).await?;
     if !is_live {
-        return Err(answers::refused("identity_revoked", "this identity was revoked: register with a new token"));
+        return Err(answers::refused(
+            "identity_revoked",
+            "this identity was revoked: register with a new token",
+        ));
     }
     enabled_cells(&mut tx, live.edge).await?;
     let given = issue(control, &mut tx, request, key, None).await?;
@@ -183,7 +186,8 @@ async fn issue(
     let sealing_key: String = request.sealing_key.into();
     let not_after: chrono::DateTime<chrono::Utc> = issued.not_after.into();
     let query = sqlx::query(sql::PUT_IDENTITY).bind(issued.serial.as_slice()).bind(request.edge.as_uuid());
-    let query = query.bind(key.digest().as_slice()).bind(sealing_key).bind(token.map(|token| token.as_slice()));
+    let query =
+        query.bind(key.digest().as_slice()).bind(sealing_key).bind(token.map(|token| token.as_slice()));
     query.bind(&issued.certificate).bind(not_after).execute(connection).await?;
     Ok(Given {
         serial: issued.serial.to_vec(),

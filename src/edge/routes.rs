@@ -144,7 +144,9 @@ async fn manifest_page(
 
 /// `after=`, `epoch=`, `wait=`: whole numbers, each once, nothing else.
 fn manifest_query(query: Option<&str>) -> Result<ManifestQuery, Problem> {
-    let fault = |what: &str| Problem::malformed(format!("{what}: after, epoch and wait are whole numbers, each at most once"));
+    let fault = |what: &str| {
+        Problem::malformed(format!("{what}: after, epoch and wait are whole numbers, each at most once"))
+    };
     let (mut after, mut epoch, mut wait) = (None, None, None);
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or_else(|| fault("the query"))?;

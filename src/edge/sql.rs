@@ -43,9 +43,10 @@ pub(super) const PUT_IDENTITY: &str = "insert into edge_identities \
 /// $1 edge: what is remembered between heartbeats.
 pub(super) const LOCK_HEARTBEAT: &str = "select watch from edge.heartbeats where edge_id = $1 for update";
 
-/// $1 edge, $2 serial, $3 sequence, $4 source, $5 body, $6 watch.
-pub(super) const PUT_HEARTBEAT: &str = "insert into edge.heartbeats as h (edge_id, at, serial, sequence, source, body, watch) \
-     values ($1, now(), $2, $3, $4, $5, $6) on conflict (edge_id) do update set at = excluded.at, serial = excluded.serial, \
+/// $1 edge, $2 serial, $3 sequence, $4 source, $5 body, $6 watch, $7 seconds for which it counts.
+pub(super) const PUT_HEARTBEAT: &str = "insert into edge.heartbeats as h (edge_id, at, fresh_until, serial, sequence, source, body, watch) \
+     values ($1, now(), now() + make_interval(secs => $7), $2, $3, $4, $5, $6) on conflict (edge_id) do update \
+     set at = excluded.at, fresh_until = excluded.fresh_until, serial = excluded.serial, \
      sequence = excluded.sequence, source = excluded.source, body = excluded.body, watch = excluded.watch";
 
 /// $1 serial: its first heartbeat.
@@ -75,8 +76,12 @@ pub(super) const PLACED: &str = "select coalesce(max(e.position), 0) from desire
 
 /// $1 after, $2 through, $3 whether those that are gone are told too, $4 how many.
 pub(super) const CHANGES: &str = "select domain_id, name, sequence, revision, checksum, size, key_id, signature, removed \
-     from edge.domains where sequence > $1 and sequence <= $2 and (removed and $3 or not removed and checksum is not null) \
+     from edge.domains where sequence > $1 and sequence <= $2 and (removed and $3 or not removed and signature is not null) \
      order by sequence limit $4";
+
+/// $1 after: the first change after it that nobody has signed yet; 0: none.
+pub(super) const UNSIGNED: &str = "select coalesce(min(sequence), 0) from edge.domains \
+     where checksum is not null and signature is null and not removed and sequence > $1";
 
 /// One snapshot for what follows.
 pub(super) const SNAPSHOT: &str = "begin isolation level repeatable read read only";
@@ -118,6 +123,7 @@ pub const ALL: &[&str] = &[
     NEWEST,
     PLACED,
     CHANGES,
+    UNSIGNED,
     ARTIFACTS,
     PUT_ACK,
     PUT_REFUSALS,

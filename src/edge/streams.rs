@@ -65,7 +65,9 @@ pub(super) fn artifacts(control: &Control, checksums: Vec<Checksum>) -> Response
     packed_stream(body)
 }
 
-fn packed_stream(body: impl futures_util::Stream<Item = Result<Bytes, EdgeError>> + Send + 'static) -> Response {
+fn packed_stream(
+    body: impl futures_util::Stream<Item = Result<Bytes, EdgeError>> + Send + 'static,
+) -> Response {
     packed(Body::from_stream(body))
 }
 
@@ -90,7 +92,9 @@ pub(super) async fn snapshot(control: &Control, live: Live) -> Result<Response, 
     let Ok(turn) = control.snapshots.clone().try_acquire_owned() else {
         return Err(Problem::unavailable("enough snapshots are being made: come again"));
     };
-    let (standing, rows) = all_live(&control.app.pool).await?;
+    let Some((standing, rows)) = all_live(&control.app.pool).await? else {
+        return Err(Problem::unavailable("some changes are not signed yet: come again"));
+    };
     let frame = Frame::new(control, &live, standing).await?;
     let control = control.clone();
     let body = try_stream! {
@@ -123,12 +127,16 @@ fn last(part: &[Changed]) -> Sequence {
     part.last().map_or(Sequence::ZERO, |row| row.sequence)
 }
 
-/// The head and every live domain, seen at one moment: a domain that changes meanwhile must not be left out.
-async fn all_live(pool: &PgPool) -> Result<(Standing, Vec<Changed>), EdgeError> {
+/// The head and every live domain, seen at one moment: a domain that changes meanwhile must not be left out. None while
+/// one of them is not signed.
+async fn all_live(pool: &PgPool) -> Result<Option<(Standing, Vec<Changed>)>, EdgeError> {
     let mut tx = pool.begin_with(sql::SNAPSHOT).await?;
     let standing = Standing::read(&mut *tx).await?;
+    if standing.signed(&mut *tx, Sequence::ZERO).await?.head < standing.head {
+        return Ok(None);
+    }
     let all = (Sequence::ZERO, standing.head);
     let rows = changes(&mut *tx, all, false, DOMAINS_PER_EDGE_MAX).await?;
     tx.rollback().await?;
-    Ok((standing, rows))
+    Ok(Some((standing, rows)))
 }

@@ -42,7 +42,7 @@ pub fn command(app: &App, edge: EdgeId, token: &Secret) -> Secret {
     let control = public_url(app).unwrap_or_else(|| "https://CONTROL:PORT".to_owned());
     let token = token.expose();
     Secret::new(format!(
-        "HEADWATER_EDGE_TOKEN={token} headwater-edge register --control {control} --edge {edge}"
+        "HEADWATER_EDGE_TOKEN={token} headwater-edge enroll --control {control} --edge {edge}"
     ))
 }
 

@@ -63,11 +63,11 @@ async fn list(
     wanted: Listing<OfEdge, (Uuid, i16)>,
 ) -> Result<Response, Problem> {
     auth.may(Verb::Read, Resource::Platform, "the list of cells")?;
-    let (OfEdge(edge), fresh) = (wanted.filter, app.config.edge_control.fresh_seconds);
+    let OfEdge(edge) = wanted.filter;
     page::list(wanted, move |after, most| {
         let app = app.clone();
         async move {
-            let found = edges::cells(&app.pool, edge, after, most, fresh).await?;
+            let found = edges::cells(&app.pool, edge, after, most).await?;
             let keyed = found.into_iter().map(|one| ((one.edge.as_uuid(), one.number), Cell::from(one)));
             Ok(Page { items: keyed.collect() })
         }

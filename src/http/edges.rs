@@ -75,11 +75,11 @@ async fn list(
     wanted: Listing<EdgeFilter, Uuid>,
 ) -> Result<Response, Problem> {
     auth.may(Verb::Read, Resource::Platform, "the list of edges")?;
-    let (filter, fresh) = (wanted.filter.clone(), app.config.edge_control.fresh_seconds);
+    let filter = wanted.filter.clone();
     page::list(wanted, move |after, most| {
         let (app, filter) = (app.clone(), filter.clone());
         async move {
-            let found = edges::page(&app.pool, &filter, after, most, fresh).await?;
+            let found = edges::page(&app.pool, &filter, after, most).await?;
             Ok(Page { items: found.into_iter().map(|one| (one.id.as_uuid(), Edge::from(one))).collect() })
         }
     })
@@ -95,7 +95,9 @@ async fn create(State(app): State<App>, mutation: Mutation<EdgeCreated>) -> Resu
     let location = |edge: Uuid| format!("/api/edges/{edge}");
     match enrol(&app, &mutation, edge, EdgeCommand::Create(created)).await? {
         Enrolled::Plan(plan) => Ok(plan),
-        Enrolled::Done(outcome, enrolment) => Ok(answer::created(&outcome, &location(outcome.stream), &enrolment)),
+        Enrolled::Done(outcome, enrolment) => {
+            Ok(answer::created(&outcome, &location(outcome.stream), &enrolment))
+        }
     }
 }
 
@@ -132,8 +134,7 @@ async fn enrol<T: Send + Sync>(
 
 async fn one(app: &App, id: EdgeId) -> Result<StoredEdge, Problem> {
     let filter = EdgeFilter { id: Some(id), ..EdgeFilter::default() };
-    let fresh = app.config.edge_control.fresh_seconds;
-    let found = edges::page(&app.pool, &filter, None, 1, fresh).await?.pop();
+    let found = edges::page(&app.pool, &filter, None, 1).await?.pop();
     found.ok_or_else(|| Problem::not_found(format!("edge {id}")))
 }
 
@@ -150,8 +151,7 @@ async fn get(
     let stored = one(&app, id).await?;
     let lag = edges::lag(&app.pool, stored.acked.unwrap_or(0)).await?;
     let most = i64::from(headwater_events::edge::CELLS_MAX_COUNT);
-    let fresh = app.config.edge_control.fresh_seconds;
-    let cells = edges::cells(&app.pool, Some(id), None, most, fresh).await?;
+    let cells = edges::cells(&app.pool, Some(id), None, most).await?;
     Ok(Json(EdgeDetail {
         edge: stored.into(),
         lag,

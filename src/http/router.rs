@@ -13,8 +13,8 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::Document;
 use super::rate::Limiter;
 use super::{
-    Problem, audit, cells, clusters, deployments, domains, edges, envelope, events, health, operations, projections,
-    revisions, rrsets, status, stream, tenants, tokens, users, zone,
+    Problem, audit, cells, clusters, deployments, domains, edges, envelope, events, health, operations,
+    projections, revisions, rrsets, status, stream, tenants, tokens, users, zone,
 };
 use crate::app::App;
 

@@ -92,7 +92,7 @@ async fn get(
         projections: rebuild::list(&app.pool).await?,
         lanes: status::lanes(&app.pool).await?,
         paused: status::pauses(&app.pool).await?,
-        edges: edges::stale(&app.pool, app.config.edge_control.fresh_seconds).await?,
+        edges: edges::stale(&app.pool).await?,
     };
     status.foreign_zones = foreign(&app, &status.targets).await?;
     status.problems = problems(&status);
@@ -159,14 +159,17 @@ fn problems(status: &Status) -> Vec<String> {
         let name = &edge.name;
         match edge.heartbeat_at {
             Some(at) if edge.silent => problems.push(format!("the edge {name} is silent since {at}")),
-            None if edge.silent => problems.push(format!("the edge {name} has not been heard of since it registered")),
+            None if edge.silent => {
+                problems.push(format!("the edge {name} has not been heard of since it registered"))
+            }
             _ => {}
         }
         if edge.identity_ends {
             problems.push(format!("the identity of the edge {name} ends within a day and was not renewed"));
         }
         if let Some(sign) = &edge.cloned {
-            problems.push(format!("the identity of the edge {name} seems to be used twice ({sign}): rotate it"));
+            problems
+                .push(format!("the identity of the edge {name} seems to be used twice ({sign}): rotate it"));
         }
     }
     problems

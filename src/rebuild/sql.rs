@@ -8,8 +8,8 @@ const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql"
 const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
 const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 
-/// Where in its file the part of `desired` begins and ends.
-const EDGE_TABLES: (&str, &str) = ("-- Tables of desired, also read", "-- Beside the log, not derived from it.");
+/// Where in its file the part of `desired` ends.
+const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
 /// Where in its file the part of `desired` ends.
 const TABLES_END: &str = "-- When each cluster was last reached";
 /// Where in its file the part of `desired` begins.
@@ -121,13 +121,12 @@ pub(super) fn compare(table: &Table, schema: &str, domain_only: bool) -> Option<
 
 /// What makes an empty copy, and what is put off until its rows are there.
 pub(super) fn make(schema: &str) -> (String, String) {
-    let tables = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
-    let edges = EDGES.split_once(EDGE_TABLES.0).map_or(EDGES, |(_, rest)| rest);
-    // What is left of the line of comment goes too.
-    let edges = edges.split_once('\n').map_or(edges, |(_, rest)| rest);
-    let edges = edges.split_once(EDGE_TABLES.1).map_or(edges, |(own, _)| own);
+    let own = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
+    let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
+    let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
+    let tables = format!("{own}{sites}{edges}");
     let (mut first, mut later) = (String::new(), String::new());
-    for statement in tables.split_inclusive(";\n").chain(edges.split_inclusive(";\n")) {
+    for statement in tables.split_inclusive(";\n") {
         let puts_off = statement.lines().any(|line| line.starts_with("create index "));
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);

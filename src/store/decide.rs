@@ -312,7 +312,9 @@ fn beside(aside: &Aside) -> Option<serde_json::Value> {
         Aside::EdgeToken { edge, hash, seconds } => {
             json!({"do": "edge_token", "id": edge, "hash": hex::encode(hash), "seconds": seconds})
         }
-        Aside::EdgeIdentity { serial } => json!({"do": "edge_identity_recorded", "serial": hex::encode(serial)}),
+        Aside::EdgeIdentity { serial } => {
+            json!({"do": "edge_identity_recorded", "serial": hex::encode(serial)})
+        }
         Aside::EdgeGone { edge } => json!({"do": "edge_forgotten", "id": edge}),
     })
 }

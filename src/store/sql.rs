@@ -123,7 +123,6 @@ pub(super) const EDGE: &str = "select e.name, e.country, e.continent, e.labels, 
 pub(super) const IDENTITY_RECORDED: &str = "select not exists (select from edge_identities \
      where serial = $1 and not recorded and revoked_at is null)";
 
-
 /// $1 operation.
 pub(super) const OPERATION_TERMINAL: &str = "select exists (select from operations.operations \
      where id = $1 and state not in ('pending', 'running'))";
@@ -133,7 +132,7 @@ pub(super) const LOG: &str =
     "select log_id, floor_position, (select coalesce(max(position), 0) from events) from log_meta";
 
 /// $1 the log's new identity.
-pub(super) const RENEW_LOG: &str = 
+pub(super) const RENEW_LOG: &str =
     "update log_meta set log_id = $1, edge_epoch = edge_epoch + 1 returning log_id";
 
 pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";

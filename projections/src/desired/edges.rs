@@ -9,8 +9,7 @@ pub(super) fn change(e: &Folded<'_>) -> Option<Value> {
     let (id, revision) = (e.stream.id, e.revision);
     let enabled = |on: bool| json!({"do": "edge_enabled", "id": id, "enabled": on, "revision": revision});
     let drained = |on: bool| json!({"do": "edge_drained", "id": id, "drained": on, "revision": revision});
-    let cell =
-        |cell: u8, on: bool| json!({"do": "cell_drained", "id": id, "cell": cell, "drained": on, "revision": revision});
+    let cell = |cell: u8, on: bool| json!({"do": "cell_drained", "id": id, "cell": cell, "drained": on, "revision": revision});
     Some(match e.event {
         Event::EdgeCreated(created) => json!({
             "do": "edge_put", "id": id, "name": created.name, "country": created.country,

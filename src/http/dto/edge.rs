@@ -228,7 +228,12 @@ pub struct Cell {
 impl From<StoredCell> for Cell {
     fn from(stored: StoredCell) -> Self {
         let says = |key: &str| {
-            stored.report.as_ref().and_then(|report| report.get(key)).and_then(Value::as_bool).unwrap_or(false)
+            stored
+                .report
+                .as_ref()
+                .and_then(|report| report.get(key))
+                .and_then(Value::as_bool)
+                .unwrap_or(false)
         };
         Self {
             id: format!("{}-{}", stored.edge, stored.number),
@@ -299,7 +304,14 @@ mod tests {
     fn a_cell_has_one_spelling() {
         let text = "0190a000-0000-7000-8000-000000000001-31";
         assert_eq!(text.parse::<CellId>().unwrap().to_string(), text);
-        for wrong in ["", "-", "0190a000-0000-7000-8000-000000000001", "x-1", &text.to_uppercase(), &format!("{text}0")] {
+        for wrong in [
+            "",
+            "-",
+            "0190a000-0000-7000-8000-000000000001",
+            "x-1",
+            &text.to_uppercase(),
+            &format!("{text}0"),
+        ] {
             assert!(wrong.parse::<CellId>().is_err(), "{wrong}");
         }
         assert!("0190a000-0000-7000-8000-000000000001-01".parse::<CellId>().is_err());

@@ -100,11 +100,10 @@ pub async fn page(
     filter: &EdgeFilter,
     after: Option<Uuid>,
     most: i64,
-    fresh_seconds: u32,
 ) -> Result<Vec<StoredEdge>, sqlx::Error> {
     let labels = (!filter.labels.is_empty()).then_some(Json(&filter.labels));
     let query = sqlx::query(sql::EDGES).bind(filter.id.map(EdgeId::as_uuid)).bind(after).bind(most);
-    let query = query.bind(f64::from(fresh_seconds)).bind(&filter.external_id).bind(labels);
+    let query = query.bind(&filter.external_id).bind(labels);
     query.fetch_all(pool).await?.iter().map(stored).collect()
 }
 
@@ -183,10 +182,9 @@ pub async fn cells(
     edge: Option<EdgeId>,
     after: Option<(Uuid, i16)>,
     most: i64,
-    fresh_seconds: u32,
 ) -> Result<Vec<StoredCell>, sqlx::Error> {
     let query = sqlx::query(sql::CELLS).bind(edge.map(EdgeId::as_uuid)).bind(after.map(|after| after.0));
-    let query = query.bind(after.map(|after| after.1)).bind(most).bind(f64::from(fresh_seconds));
+    let query = query.bind(after.map(|after| after.1)).bind(most);
     query.fetch_all(pool).await?.iter().map(stored_cell).collect()
 }
 
@@ -319,8 +317,8 @@ pub struct StaleEdge {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn stale(pool: &PgPool, fresh_seconds: u32) -> Result<Vec<StaleEdge>, sqlx::Error> {
-    let query = sqlx::query(sql::STALE).bind(f64::from(fresh_seconds)).bind(STALE_MAX_COUNT);
+pub async fn stale(pool: &PgPool) -> Result<Vec<StaleEdge>, sqlx::Error> {
+    let query = sqlx::query(sql::STALE).bind(STALE_MAX_COUNT);
     let read = |row: &PgRow| {
         Ok(StaleEdge {
             id: row.try_get(0)?,

@@ -1,10 +1,10 @@
 //! The statements of the reads of edges, cells and pools. A test prepares each against the migrated schema.
 
-/// $1 id, $2 after, $3 how many, $4 seconds for which a heartbeat counts, $5 external id, $6 labels.
+/// $1 id, $2 after, $3 how many, $4 external id, $5 labels.
 pub(super) const EDGES: &str = "select e.id, e.name, e.country, e.continent, e.cells, e.labels, e.external_id, e.enabled, \
      e.drained, e.identity_serial, e.identity_key, e.identity_not_after, e.cloned, e.cloned_at, e.revision, e.created_at, \
      h.at, h.source, h.body->'agent'->>'version', \
-     e.enabled and coalesce(h.at > now() - make_interval(secs => $4), false), \
+     e.enabled and coalesce(h.fresh_until > now(), false), \
      coalesce(t.expires_at > now() and t.void_at is null and e.identity_serial is null, false), \
      (select case when count(a.*) = count(*) then min(case when a.epoch = m.edge_epoch then a.sequence else 0 end) end \
          from desired.cells c left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.number \
@@ -12,11 +12,11 @@ pub(super) const EDGES: &str = "select e.id, e.name, e.country, e.continent, e.c
      from desired.edges e cross join log_meta m cross join (select coalesce(max(sequence), 0) as newest from edge.domains) n \
      left join edge.heartbeats h on h.edge_id = e.id left join edge_tokens t on t.edge_id = e.id \
      where ($1::uuid is null or e.id = $1) and ($2::uuid is null or e.id > $2) \
-     and ($5::text is null or e.external_id = $5) and ($6::jsonb is null or e.labels @> $6) order by e.id limit $3";
+     and ($4::text is null or e.external_id = $4) and ($5::jsonb is null or e.labels @> $5) order by e.id limit $3";
 
-/// $1 edge or null, $2 after edge, $3 after number, $4 how many, $5 seconds for which a heartbeat counts.
+/// $1 edge or null, $2 after edge, $3 after number, $4 how many.
 pub(super) const CELLS: &str = "select c.edge_id, e.name, c.number, c.drained, a.epoch, a.sequence, a.at, r.report, \
-     e.enabled and coalesce(h.at > now() - make_interval(secs => $5), false), m.edge_epoch, n.newest \
+     e.enabled and coalesce(h.fresh_until > now(), false), m.edge_epoch, n.newest \
      from desired.cells c join desired.edges e on e.id = c.edge_id cross join log_meta m \
      cross join (select coalesce(max(sequence), 0) as newest from edge.domains) n \
      left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.number \
@@ -41,13 +41,13 @@ pub(super) const POOLS: &str = "select p.id, p.name, p.kind, p.routing, p.replic
      from desired.pools p where ($1::uuid is null or p.id = $1) and ($2::uuid is null or p.id > $2) \
      order by p.id limit $3";
 
-/// $1 seconds for which a heartbeat counts, $2 how many: edges that somebody should look at.
+/// $1 how many: edges that somebody should look at.
 pub(super) const STALE: &str = "select e.id, e.name, h.at, \
-     e.identity_serial is not null and not coalesce(h.at > now() - make_interval(secs => $1), false), \
+     e.identity_serial is not null and not coalesce(h.fresh_until > now(), false), \
      e.identity_not_after < now() + interval '1 day', e.cloned \
      from desired.edges e left join edge.heartbeats h on h.edge_id = e.id where e.enabled and ( \
-         e.identity_serial is not null and not coalesce(h.at > now() - make_interval(secs => $1), false) \
-         or e.identity_not_after < now() + interval '1 day' or e.cloned is not null) order by e.name limit $2";
+         e.identity_serial is not null and not coalesce(h.fresh_until > now(), false) \
+         or e.identity_not_after < now() + interval '1 day' or e.cloned is not null) order by e.name limit $1";
 
 /// Every statement.
 pub const ALL: &[&str] = &[EDGES, CELLS, LAG, REFUSALS, POOLS, STALE];
