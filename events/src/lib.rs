@@ -5,6 +5,7 @@
 pub mod actor;
 pub mod admin;
 pub mod codec;
+pub mod deployment;
 pub mod dns;
 pub mod domain;
 pub mod edge;

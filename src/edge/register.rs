@@ -24,6 +24,8 @@ use super::{EdgeError, answers, keys, sql};
 use crate::command::{Aside, Command, Meta};
 use crate::http::Problem;
 
+/// Registrations that are worked on at once by one process.
+pub(super) const REGISTRATIONS_MAX_COUNT: usize = 4;
 /// What the digest of the keys that a token was taken by is derived under.
 const TAKEN_LABEL: &str = "headwater 2026-11 edge token taken by v1";
 /// A day.
@@ -63,6 +65,8 @@ pub(super) async fn register(
     let key = csr::read(&request.csr, request.edge).map_err(|fault| {
         Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, fault.code(), fault.to_string())
     })?;
+    let ended = |_| Problem::unavailable("the process is stopping");
+    let _turn = control.registering.acquire().await.map_err(ended)?;
     let (given, cells) = match (&renewal, &request.token) {
         (Some(live), _) => (renew(control, live, &request, &key).await?, live.cells),
         (None, Some(token)) => {

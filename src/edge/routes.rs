@@ -49,6 +49,8 @@ pub(super) struct Parts {
     /// By identity.
     pub(super) renewals: Rate<EdgeId>,
     pub(super) requests: Rate<EdgeId>,
+    /// A registration waits here, not for a connection to the database, which others need.
+    pub(super) registering: Semaphore,
     /// One fact about identities is recorded at a time.
     pub(super) recording: Mutex<()>,
     pub(super) snapshots: Arc<Semaphore>,
@@ -74,6 +76,7 @@ impl Control {
             registrations: Rate::new(settings.registrations_per_hour, HOUR),
             renewals: Rate::new(settings.registrations_per_hour, HOUR),
             requests: Rate::new(settings.requests_per_minute, MINUTE),
+            registering: Semaphore::new(register::REGISTRATIONS_MAX_COUNT),
             recording: Mutex::default(),
             snapshots: Arc::new(Semaphore::new(streams::SNAPSHOTS_MAX_COUNT)),
             changes: changes::follow(&app),

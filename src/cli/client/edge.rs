@@ -47,7 +47,7 @@ pub enum EdgeCommand {
     /// Makes an edge known and prints the line that enrols it, once
     #[command(after_help = "Examples:
   headwater edge create fra1 --country DE --continent EU --cells 4
-  headwater edge create fra1 --country DE --continent EU --token-file fra1.token
+  headwater edge create fra1 --country DE --continent EU --output fra1.token
 
 The token in the line is good for an hour and for one host.")]
     Create(CreateArgs),
@@ -106,9 +106,9 @@ pub struct CreateArgs {
     /// Your own number for it
     #[arg(long, value_name = "TEXT")]
     external_id: Option<String>,
-    /// Writes the token into this new file, which only you can read, in place of the line on stdout
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    /// The token alone into this new file, which only you can read, in place of the line on stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -118,9 +118,9 @@ pub struct CreateArgs {
 pub struct RotateArgs {
     /// Its id or name
     edge: String,
-    /// Writes the token into this new file, which only you can read, in place of the line on stdout
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    /// The token alone into this new file, which only you can read, in place of the line on stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -160,7 +160,7 @@ pub async fn run(console: &Console, command: EdgeCommand) -> Result<()> {
         EdgeCommand::Rotate(args) => {
             let id = id_of(console, &args.edge).await?;
             let call = Call::post(&["edges", &id, "rotate-identity"])?;
-            enrol(console, call, args.common, args.token_file.as_deref()).await
+            enrol(console, call, args.common, args.output.as_deref()).await
         }
         EdgeCommand::Enable(named) => switch(console, named, "enable").await,
         EdgeCommand::Disable(named) => switch(console, named, "disable").await,
@@ -193,7 +193,7 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     if let Some(external_id) = &args.external_id {
         body["external_id"] = json!(external_id);
     }
-    enrol(console, Call::post(&["edges"])?.json(&body), args.common, args.token_file.as_deref()).await
+    enrol(console, Call::post(&["edges"])?.json(&body), args.common, args.output.as_deref()).await
 }
 
 /// Carries out what gives a token, and shows it once.

@@ -21,8 +21,8 @@ pub(super) const CELLS: &str = "select c.edge_id, e.name, c.number, c.drained, a
      cross join (select coalesce(max(sequence), 0) as newest from edge.domains) n \
      left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.number \
      left join edge.heartbeats h on h.edge_id = c.edge_id \
-     left join lateral (select one as report from jsonb_array_elements(h.body->'cells') one \
-         where one->>'cell' = c.number::text limit 1) r on true \
+     left join lateral (select said as report from jsonb_array_elements(h.body->'cells') said \
+         where said->>'cell' = c.number::text limit 1) r on true \
      where ($1::uuid is null or c.edge_id = $1) and ($2::uuid is null or (c.edge_id, c.number) > ($2, $3)) \
      order by c.edge_id, c.number limit $4";
 
