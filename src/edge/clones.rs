@@ -57,7 +57,7 @@ impl Watch {
     fn counters(&mut self, sequence: u64, now: Timestamp) -> bool {
         let goes_on = |counter: Option<Counter>| {
             counter.is_some_and(|counter| {
-                let ahead = sequence.checked_sub(counter.last).unwrap_or(0);
+                let ahead = sequence.saturating_sub(counter.last);
                 is_alive(counter.at, now) && (1..=AHEAD_MAX).contains(&ahead)
             })
         };
