@@ -9,6 +9,8 @@ mod decide_admin;
 mod decide_cuts;
 #[path = "laws/decide_domain.rs"]
 mod decide_domain;
+#[path = "laws/decide_edges.rs"]
+mod decide_edges;
 #[path = "laws/decide_rrsets.rs"]
 mod decide_rrsets;
 #[path = "laws/decide_sites.rs"]

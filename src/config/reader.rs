@@ -16,6 +16,9 @@ use toml::{Table, Value};
 use super::types::SecretSource;
 use crate::secret::Secret;
 
+/// The variable that names the secret key file, and the key that it stands for.
+const SECRET_KEY_VARIABLE: &str = "HEADWATER_SECRET_KEY_FILE";
+const SECRET_KEY_SETTING: &str = "HEADWATER_SECRETS__KEY_FILE";
 /// What every variable of the configuration begins with.
 const PREFIX: &str = "HEADWATER_";
 /// What stands between section and key in the name of a variable.
@@ -47,6 +50,8 @@ pub struct EnvironmentVariable {
 impl EnvironmentVariable {
     /// Takes `HEADWATER_SECTION__KEY` and its value; any other variable is none of ours.
     pub fn new(name: &str, value: &str) -> Option<Self> {
+        // The one name of its own: it is what deployments hand a secret file over by.
+        let name = if name == SECRET_KEY_VARIABLE { SECRET_KEY_SETTING } else { name };
         let (section, key) = name.strip_prefix(PREFIX)?.split_once(SEPARATOR)?;
         Some(Self {
             section: section.to_ascii_lowercase(),

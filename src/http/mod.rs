@@ -14,9 +14,11 @@ pub use problem::Problem;
 pub mod router;
 
 mod cache;
+mod cells;
 mod clusters;
 mod deployments;
 mod domains;
+mod edges;
 mod health;
 mod hostnames;
 mod projections;

@@ -41,6 +41,8 @@ pub const CODES: [(u16, &[&str]); 15] = [
             "nothing_to_retry",
             "already_ended",
             "not_cancellable",
+            "edge_enabled",
+            "last_cell",
         ],
     ),
     (412, &["revision_mismatch"]),

@@ -11,11 +11,10 @@ pub mod runner;
 pub mod sql;
 
 use crate::app::App;
+use crate::edge::signing;
 use headwater_events::ids::Position;
 use headwater_projections::audit::Audit;
-use headwater_projections::edge::{Edge, NoKey};
 use headwater_projections::operations::Operations;
-use std::sync::Arc;
 use tokio::sync::watch;
 
 /// How far the projection of operations has come in this process; wakes whoever waits for one to end.
@@ -40,18 +39,15 @@ impl Progress {
     }
 }
 
-/// The projection `edge` as this process runs it. Nobody signs before there is a registry of edges with a key.
-pub fn edge(app: &App) -> Edge {
-    Edge { budget: app.config.sites.artifact, signer: Arc::new(NoKey) }
-}
-
 /// Follows the log for `operations`, `audit` and `edge` and ends what is overdue, until the process stops.
 pub async fn run(app: App) {
     let operations = Operations { moved: app.progress.0.clone() };
+    let edge = signing::projection(&app).await;
     tokio::join!(
         project::run(app.clone(), operations),
         project::run(app.clone(), Audit),
-        project::run(app.clone(), edge(&app)),
+        project::run(app.clone(), edge.clone()),
+        signing::run(app.clone(), edge),
         deadline::run(app.clone()),
     );
 }

@@ -49,7 +49,7 @@ macro_rules! edges {
          'fault', (select d.fault from edge.domains d where d.domain_id = o.domain_id \
                    and (d.removed or d.revision < o.revision)), \
          'cells', (select coalesce(jsonb_agg(jsonb_build_object('edge', c.edge_id, 'cell', c.cell, 'name', c.name, \
-                       'in_service', c.in_service, 'current', c.acked >= p.position, \
+                       'in_service', c.in_service, 'current', coalesce(c.acked >= p.position, false), \
                        'refused', case when c.refused_revision >= o.revision then c.refused_why end) \
                        order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c)) \
          from (select max(e.position) as position from events e \

@@ -231,7 +231,7 @@ pub async fn run(
             Ok(found)
         }
         (Projection::Edge, _) => {
-            let edge = crate::operation::edge(app);
+            let edge = crate::edge::signing::projection(app).await;
             follows(app, projection, (&edge, followed::sql::EDGE_TABLES.as_slice()), intent, domain, watch)
                 .await
         }

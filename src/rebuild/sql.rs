@@ -5,7 +5,10 @@
 const TABLES: &str = include_str!("../../migrations/control/0002_desired.sql");
 const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql");
 const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
+const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 
+/// Where in its file the part of `desired` ends.
+const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
 /// Where in its file the part of `desired` ends.
 const TABLES_END: &str = "-- When each cluster was last reached";
 /// Where in its file the part of `desired` begins.
@@ -74,7 +77,7 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 14] = [
+pub(super) const COMPARED: [Table; 17] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
@@ -89,6 +92,9 @@ pub(super) const COMPARED: [Table; 14] = [
     Table { working: "attempts,next_attempt_at,checked_at", ..table("deployments", "domain_id, cluster_id") },
     table("platform", "one"),
     table("pauses", "scope, id"),
+    table("edges", "id"),
+    table("cells", "edge_id, number"),
+    table("pools", "id"),
 ];
 
 /// Compares one table with its copy: key, live row, expected row of each that differs.
@@ -115,17 +121,18 @@ pub(super) fn compare(table: &Table, schema: &str, domain_only: bool) -> Option<
 /// What makes an empty copy, and what is put off until its rows are there.
 pub(super) fn make(schema: &str) -> (String, String) {
     let own = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
-    let (sites, replaced) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
-    let tables = format!("{own}{sites}");
+    let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
+    let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
+    let tables = format!("{own}{sites}{edges}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let puts_off = statement.lines().any(|line| line.starts_with("create index "));
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    let procedures = PROCEDURES.find(PROCEDURES_BEGIN).map_or(PROCEDURES, |at| &PROCEDURES[at..]);
-    first.push_str(procedures);
-    first.push_str(replaced);
+    for procedures in [PROCEDURES, SITES, EDGES] {
+        first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
+    }
     (renamed(&first, schema), renamed(&later, schema))
 }
 

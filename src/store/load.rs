@@ -3,11 +3,12 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{row, sites, sql};
+use super::{edge, row, sites, sql};
 use crate::command::{Command, Request};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainView, NameView, StoredRrset, name_key};
+use headwater_events::edge::EdgeCommand;
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
@@ -311,6 +312,9 @@ pub(super) fn claimed<'a>(
                 },
             ))
         }
+        (AdminCommand::Edge { command: EdgeCommand::Create(created), .. }, _) => {
+            Some((Namespace::Edge, (&created.name).into()))
+        }
         _ => None,
     }
 }
@@ -329,6 +333,12 @@ async fn admin(
             .await?;
         view.name_taken = holder.is_some();
         view.holder = holder;
+        // The name of an edge that is gone is free; what is claimed then is claimed from it.
+        if let (Namespace::Edge, Some(holder)) = (ns, holder)
+            && edge::state(connection, holder).await?.is_none()
+        {
+            view.name_taken = false;
+        }
     }
     match command {
         AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
@@ -369,6 +379,9 @@ async fn admin(
             {
                 view.running = Some(OperationId::from_uuid(holder));
             }
+        }
+        AdminCommand::Edge { edge, command } => {
+            view.edge = edge::view(connection, edge.as_uuid(), command).await?;
         }
         _ => {}
     }

@@ -5,6 +5,7 @@ pub(crate) mod append;
 mod batch;
 pub mod committer;
 mod decide;
+mod edge;
 pub mod head;
 mod load;
 pub mod pool;

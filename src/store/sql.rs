@@ -141,6 +141,16 @@ pub(super) const SCOPE_EXISTS: &str = "select case $1 when 'all' then true \
 
 pub(super) const IDENTITY: &str = "select identity, generation from desired.platform";
 
+/// $1 edge.
+pub(super) const EDGE: &str = "select e.name, e.country, e.continent, e.labels, e.external_id, e.cells, e.enabled, \
+     e.drained, e.identity_serial is not null, e.cloned is not null, \
+     array(select c.number from desired.cells c where c.edge_id = e.id and c.drained order by 1) \
+     from desired.edges e where e.id = $1";
+
+/// $1 serial: whether the log tells of this identity, or it is gone.
+pub(super) const IDENTITY_RECORDED: &str = "select not exists (select from edge_identities \
+     where serial = $1 and not recorded and revoked_at is null)";
+
 /// $1 operation: whether it has ended, by its row or, where that is behind, by its stream.
 pub(super) const OPERATION_TERMINAL: &str = "select exists (select from operations.operations \
      where id = $1 and state not in ('pending', 'running')) \
@@ -151,7 +161,8 @@ pub(super) const LOG: &str =
     "select log_id, floor_position, (select coalesce(max(position), 0) from events) from log_meta";
 
 /// $1 the log's new identity.
-pub(super) const RENEW_LOG: &str = "update log_meta set log_id = $1 returning log_id";
+pub(super) const RENEW_LOG: &str =
+    "update log_meta set log_id = $1, edge_epoch = edge_epoch + 1 returning log_id";
 
 pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 
@@ -269,6 +280,8 @@ pub const ALL: &[&str] = &[
     OPERATION_TERMINAL,
     LOG,
     RENEW_LOG,
+    EDGE,
+    IDENTITY_RECORDED,
     HEAD,
     PAGE,
     RAW_PAGE,

@@ -106,6 +106,27 @@ fn matrix() -> Vec<Row> {
     .collect()
 }
 
+/// The same for edges, cells and pools.
+fn edges() -> Vec<(&'static str, &'static str, Value, u16)> {
+    vec![
+        ("get", "/api/edges", Value::Null, 403),
+        ("post", "/api/edges", json!({"name": "e", "country": "DE", "continent": "EU"}), 403),
+        ("get", "/api/edges/{id}", Value::Null, 403),
+        ("patch", "/api/edges/{id}", json!({"country": "DE"}), 403),
+        ("delete", "/api/edges/{id}", Value::Null, 403),
+        ("post", "/api/edges/{id}/rotate-identity", Value::Null, 403),
+        ("post", "/api/edges/{id}/enable", Value::Null, 403),
+        ("post", "/api/edges/{id}/disable", Value::Null, 403),
+        ("post", "/api/edges/{id}/drain", Value::Null, 403),
+        ("post", "/api/edges/{id}/undrain", Value::Null, 403),
+        ("get", "/api/cells", Value::Null, 403),
+        ("post", "/api/cells/{id}/drain", Value::Null, 403),
+        ("post", "/api/cells/{id}/undrain", Value::Null, 403),
+        ("get", "/api/pools", Value::Null, 403),
+        ("get", "/api/pools/{id}", Value::Null, 403),
+    ]
+}
+
 /// Every (method, path) of the API, as the code describes it.
 fn described() -> BTreeSet<(String, String)> {
     let api: Value = serde_json::from_str(document().unwrap().text()).unwrap();
@@ -152,7 +173,7 @@ async fn nobody_without_a_token_and_no_stranger_reaches_anything() {
     let open = ("post".to_owned(), "/api/tokens/revoke".to_owned());
     let mut left = described();
     assert!(left.remove(&open));
-    for (method, path, body, status) in matrix() {
+    for (method, path, body, status) in matrix().into_iter().chain(edges()) {
         let route = path.split('?').next().unwrap_or(path);
         left.remove(&(method.to_owned(), route.to_owned()));
         let filled = fill(path, &ids);

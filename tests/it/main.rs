@@ -8,6 +8,7 @@ mod cli;
 mod cli_server;
 mod demo;
 mod deploy;
+mod edges;
 mod http_access;
 mod http_bodies;
 mod http_faults;

@@ -12,6 +12,7 @@ use headwater_events::domain::{
     Backup, CachePolicy, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested,
     PurgeScope, Scheme,
 };
+use headwater_events::edge::*;
 use headwater_events::event::*;
 use headwater_events::ids::{ClusterId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
@@ -239,13 +240,49 @@ fn site_samples() -> Vec<Event> {
     ]
 }
 
+fn edge_samples() -> Vec<Event> {
+    let settings = |external_id: Option<&str>| EdgeSettings {
+        country: "DE".into(),
+        continent: "EU".into(),
+        labels: labels(),
+        external_id: external_id.map(str::to_owned),
+    };
+    vec![
+        Event::EdgeCreated(EdgeCreated {
+            name: "fra1".into(),
+            country: "DE".into(),
+            continent: "EU".into(),
+            cells: 8,
+            labels: labels(),
+            external_id: Some("4711".into()),
+        }),
+        Event::EdgeUpdated(Change { before: settings(None), after: settings(Some("4711")) }),
+        Event::EdgeEnabled(Nothing {}),
+        Event::EdgeDisabled(Nothing {}),
+        Event::EdgeDrained(Nothing {}),
+        Event::EdgeUndrained(Nothing {}),
+        Event::CellDrained(CellSwitched { cell: 3 }),
+        Event::CellUndrained(CellSwitched { cell: 3 }),
+        Event::EdgeIdentityIssued(IdentityIssued {
+            serial: "0b".repeat(16),
+            key: "ab".repeat(32),
+            not_after: AT,
+        }),
+        Event::EdgeIdentityRevoked(IdentityRevoked { reason: RevocationReason::Rotated }),
+        Event::EdgeIdentityCloned(IdentityCloned { serial: "0b".repeat(16), sign: CloneSign::Sources }),
+        Event::EdgeDeleted(EdgeDeleted { name: "fra1".into() }),
+        Event::PoolCreated(PoolCreated::shared()),
+    ]
+}
+
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
 #[test]
 fn every_event_that_was_ever_written_is_read_and_written_the_same() {
-    let samples = [domain_samples(), account_samples(), target_samples(), site_samples()].concat();
+    let samples =
+        [domain_samples(), account_samples(), target_samples(), site_samples(), edge_samples()].concat();
     let sampled: BTreeSet<_> = samples.iter().map(|event| (event.type_name(), event.schema())).collect();
     assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "one sample of each type");
     for event in &samples {

@@ -1,6 +1,7 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
+use super::edges;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::event::{DeploymentFact, Event, PauseScope};
@@ -127,6 +128,7 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
     match (e.stream.kind, e.domain) {
         (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
         (StreamKind::DnsCluster, domain) => fold_cluster(changes, e, domain.map(|d| d.0)),
+        (StreamKind::Edge | StreamKind::Pool, _) => changes.others.extend(edges::change(e)),
         _ => fold_account(changes, e),
     }
 }

@@ -2,6 +2,7 @@
 //! its own writes; rebuilt beside the live one and switched.
 
 mod change;
+mod edges;
 
 pub use change::{
     Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row,

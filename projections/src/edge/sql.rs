@@ -15,14 +15,18 @@ pub(super) const PUT_ARTIFACTS: &str = "insert into edge.artifacts as a (checksu
      on conflict (checksum) do update set bytes = excluded.bytes, unused_since = null \
      where a.bytes <> excluded.bytes or a.unused_since is not null";
 
-/// $1 … $9 domain, name, sequence, revision, checksum, size, key, signature, removed.
-pub(super) const PUT_DOMAINS: &str = "insert into edge.domains \
+/// $1 … $9 domain, name, sequence, revision, checksum, size, key, signature, removed. Where nobody signs now, what was
+/// signed of the same bytes stays.
+pub(super) const PUT_DOMAINS: &str = "insert into edge.domains as t \
      (domain_id, name, sequence, revision, checksum, size, key_id, signature, removed) \
      select * from unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::integer[], \
      $7::bytea[], $8::bytea[], $9::boolean[]) \
      on conflict (domain_id) do update set name = excluded.name, sequence = excluded.sequence, \
-     revision = excluded.revision, checksum = excluded.checksum, size = excluded.size, key_id = excluded.key_id, \
-     signature = excluded.signature, removed = excluded.removed, fault = null";
+     revision = excluded.revision, checksum = excluded.checksum, size = excluded.size, \
+     key_id = case when t.checksum = excluded.checksum then coalesce(excluded.key_id, t.key_id) else excluded.key_id end, \
+     signature = case when t.checksum = excluded.checksum then coalesce(excluded.signature, t.signature) \
+                      else excluded.signature end, \
+     removed = excluded.removed, fault = null";
 
 /// $1 … $5 domain, name, sequence, revision, fault: what is published stays; where nothing is, a removed row says why.
 pub(super) const PUT_FAULTS: &str = "insert into edge.domains as t (domain_id, name, sequence, revision, removed, fault) \

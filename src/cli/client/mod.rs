@@ -7,6 +7,7 @@ pub mod audit;
 pub mod cluster;
 pub mod deployment;
 pub mod domain;
+pub mod edge;
 pub mod error;
 pub mod event_reference;
 pub mod events;
@@ -117,6 +118,9 @@ pub enum ClientCommand {
     /// DNS clusters (administrators)
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Edges: the hosts that serve websites (administrators)
+    #[command(subcommand)]
+    Edge(edge::EdgeCommand),
     /// Deployments of domains on targets
     #[command(subcommand)]
     Deployment(deployment::DeploymentCommand),
@@ -215,6 +219,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Projection(command) => projection::run(&console, command).await,
         ClientCommand::Status => status::run(&console).await,
         ClientCommand::Cluster(command) => cluster::run(&console, command).await,
+        ClientCommand::Edge(command) => edge::run(&console, command).await,
         ClientCommand::Deployment(command) => deployment::run(&console, command).await,
         ClientCommand::Token(command) => token::run(&console, command).await,
         ClientCommand::Tenant(command) => people::run_tenant(&console, command).await,

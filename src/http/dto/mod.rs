@@ -5,6 +5,7 @@ pub mod account;
 pub mod cluster;
 pub mod deployment;
 pub mod domain;
+pub mod edge;
 pub mod history;
 pub mod rrset;
 pub mod site;

@@ -1,5 +1,6 @@
 //! The client commands as they are used: the real program, its exit codes, what is on stdout and what on stderr.
 
+mod edges;
 mod script;
 mod walk;
 

@@ -166,7 +166,7 @@ async fn what_is_published_is_what_was_asked_for() {
 async fn what_cannot_be_published_leaves_what_is() {
     let tight = |config: &mut Config| config.sites.artifact = ArtifactBudget::new(64 << 10).unwrap();
     let world = World::with(Runs::Streams, tight).await;
-    let edge = headwater::operation::edge(&world.app);
+    let edge = headwater::edge::signing::projection(&world.app).await;
     world.domain("a.test", world.tenant).await;
     submit(&world, host("a.test", "www", "1.1.1.1")).await;
     follow(&world, &edge).await;
@@ -221,7 +221,7 @@ async fn what_was_published_without_a_key_is_signed_later() {
 #[tokio::test]
 async fn a_rebuild_gives_what_live_work_gave() {
     let world = World::with(Runs::Streams, |_| {}).await;
-    let edge = headwater::operation::edge(&world.app);
+    let edge = headwater::edge::signing::projection(&world.app).await;
     let zones = ["a.test", "b.test", "c.test", "d.test"];
     for zone in zones {
         world.domain(zone, world.tenant).await;
@@ -303,8 +303,9 @@ mod killed {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
+    use headwater::edge::signing::projection;
     use headwater::history::hub::Hub;
-    use headwater::operation::{edge, project};
+    use headwater::operation::project;
     use headwater::secret::Secret;
     use tokio_util::sync::CancellationToken;
 
@@ -322,14 +323,14 @@ mod killed {
         fail::cfg_callback(std::env::var(POINT).unwrap(), kill).unwrap();
         let url = Secret::new(url);
         let app = app(&url, connect(&url).await, &CancellationToken::new(), Hub::default(), |_| {});
-        let edge = edge(&app);
+        let edge = projection(&app).await;
         project::run(app, edge).await;
     }
 
     #[tokio::test]
     async fn a_killed_projector_loses_and_doubles_nothing() {
         let world = World::with(Runs::Streams, |_| {}).await;
-        let edge = edge(&world.app);
+        let edge = projection(&world.app).await;
         world.domain("a.test", world.tenant).await;
         for n in 0..8 {
             submit(&world, host("a.test", &format!("n{n}"), "1.1.1.1")).await;
