@@ -30,3 +30,4 @@ mod stream_life;
 mod support;
 mod system;
 mod tidy;
+mod whole;

@@ -2,7 +2,7 @@
 
 mod edges;
 mod script;
-mod walk;
+pub mod walk;
 
 use serde_json::{Value, json};
 use sqlx::Executor;

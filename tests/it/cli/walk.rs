@@ -15,13 +15,20 @@ pub struct Platform {
     pub dir: tempfile::TempDir,
     /// Where it listens for edges.
     pub edge_control: std::net::SocketAddr,
-    _serve: Child,
+    /// Where it answers.
+    pub api: String,
+    serve: Child,
     _ports: [PortLease; 3],
     _db: TestDb,
 }
 
 impl Platform {
     pub async fn start() -> Self {
+        Self::with("", "").await
+    }
+
+    /// One with more in its configuration: beside the listener for edges, and in sections of its own.
+    pub async fn with(edge_control_too: &str, sections: &str) -> Self {
         let (db, dir) = (TestDb::new().await, tempfile::tempdir().unwrap());
         let ports = [PortLease::take().unwrap(), PortLease::take().unwrap(), PortLease::take().unwrap()];
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -30,7 +37,7 @@ impl Platform {
         std::fs::write(path("database-url"), db.url().expose()).unwrap();
         let text = format!(
             "[database]\nurl_file = \"database-url\"\n[server]\nlisten = \"{listen}\"\nmetrics_listen = \"{metrics}\"\n\
-             [edge_control]\nlisten = \"{edge_control}\"\n[client]\nurl = \"http://{listen}\"\ntoken_file = \"admin-token\"\n"
+             [edge_control]\nlisten = \"{edge_control}\"\n{edge_control_too}{sections}[client]\nurl = \"http://{listen}\"\ntoken_file = \"admin-token\"\n"
         );
         std::fs::write(&config, text).unwrap();
         let token = path("admin-token");
@@ -51,7 +58,12 @@ impl Platform {
             answer.as_ref().is_ok_and(|answer| answer.status().is_success())
         })
         .await;
-        Self { config, dir, edge_control, _serve: serve, _ports: ports, _db: db }
+        Self { config, dir, edge_control, api: format!("http://{listen}"), serve, _ports: ports, _db: db }
+    }
+
+    /// `kill -9` of the control plane.
+    pub async fn kill(&mut self) {
+        self.serve.kill().await.unwrap();
     }
 
     async fn run(&self, arguments: &[&str]) -> Ran {
