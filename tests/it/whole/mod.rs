@@ -139,6 +139,9 @@ async fn a_hostname_is_served_purged_and_outlives_the_control_plane() {
     host.start();
     let look = || async { host.get(other, WWW, "/again").await.0 };
     eventually("it is served after a cold start", look, |status| *status == 200).await;
+    // A cell that is still on its way up is not found when the host ends.
+    let look = || async { host.get(cell, WWW, "/").await.0 };
+    eventually("the other cell answers too", look, |status| *status == 421).await;
 }
 
 /// The one cell that serves a name.
