@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::edge::signing::PlatformSigner;
 use crate::history::hub::Hub;
 use crate::operation::Progress;
 use crate::store::CommitterHandle;
@@ -28,6 +29,8 @@ pub struct Parts {
     pub hub: Hub,
     /// Wakes whoever waits for the end of an operation.
     pub progress: Progress,
+    /// Signs what edges are told, once its key is open.
+    pub signer: PlatformSigner,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Cancelled when the process stops: long answers end, loops return.

@@ -11,6 +11,7 @@ pub mod query;
 pub mod store;
 
 pub mod deploy;
+pub mod edge;
 pub mod history;
 pub mod operation;
 pub mod rebuild;
@@ -22,3 +23,4 @@ pub mod mail;
 pub mod secret;
 pub mod statements;
 pub mod token;
+pub mod vault;

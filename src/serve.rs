@@ -23,13 +23,14 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, Parts};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
+use crate::edge::signing::PlatformSigner;
 use crate::history::hub::{self, Hub};
 use crate::http::stall;
 use crate::operation::{self, Progress};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
-use crate::{deploy, http};
+use crate::{deploy, edge, http};
 
 /// How long a deleted name is held for its owner.
 pub const HOLD: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -57,25 +58,30 @@ pub struct Roles {
     pub deploy: bool,
     /// Follows the log: projections, operations.
     pub projections: bool,
+    /// Answers edges, where the configuration has a listener for them.
+    pub edge: bool,
 }
 
 impl Roles {
     /// Everything.
-    pub const ALL: Self = Self { api: true, deploy: true, projections: true };
+    pub const ALL: Self = Self { api: true, deploy: true, projections: true, edge: true };
 }
 
 impl FromStr for Roles {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut roles = Self { api: false, deploy: false, projections: false };
+        let mut roles = Self { api: false, deploy: false, projections: false, edge: false };
         for name in text.split(',').map(str::trim) {
             match name {
                 "all" => roles = Self::ALL,
                 "api" => roles.api = true,
                 "deploy" => roles.deploy = true,
                 "projections" => roles.projections = true,
-                other => return Err(format!("{other:?} is not a role: api, deploy, projections or all")),
+                "edge" => roles.edge = true,
+                other => {
+                    return Err(format!("{other:?} is not a role: api, deploy, projections, edge or all"));
+                }
             }
         }
         Ok(roles)
@@ -166,6 +172,7 @@ pub async fn run(config: Config, roles: Roles) -> Result<()> {
         commit: log.commit.clone(),
         hub: Hub::default(),
         progress: Progress::default(),
+        signer: PlatformSigner::default(),
         clock: log.clock.clone(),
         stop: stop.clone(),
     });
@@ -175,6 +182,11 @@ pub async fn run(config: Config, roles: Roles) -> Result<()> {
     tasks.spawn(listen(private, private_routes(metrics), stop.clone()));
     if roles.api {
         tasks.spawn(listen(api, http::router::router(app.clone(), draining.clone())?, stop.clone()));
+    }
+    if let (true, Some(address)) = (roles.edge, app.config.edge_control.listen) {
+        let bound = edge::bind(app.clone(), address).await.context("edge control cannot start")?;
+        tracing::info!(address = %bound.address, "listening for edges");
+        tasks.spawn(async move { edge::run(bound).await.context("edge control ended") });
     }
     spawn_roles(&app, roles, &mut tasks);
     drop(app);
@@ -282,6 +294,21 @@ fn recorder() -> Result<PrometheusHandle> {
     metrics::describe_histogram!(
         "cdn_deploy_propagation_seconds",
         "Time from a commit until the listeners of a target answered with it, by target"
+    );
+    metrics::describe_counter!(
+        "cdn_edge_registrations_total",
+        "Identities given to edges, repeated answers included"
+    );
+    metrics::describe_counter!("cdn_edge_heartbeats_total", "Heartbeats taken in");
+    metrics::describe_counter!("cdn_edge_refusals_total", "Revisions that edges refused");
+    metrics::describe_counter!("cdn_edge_clones_total", "Alarms that an identity is used twice");
+    metrics::describe_counter!(
+        "cdn_edge_handshakes_failed_total",
+        "TLS handshakes of edge control that failed"
+    );
+    metrics::describe_counter!(
+        "cdn_edge_connections_refused_total",
+        "Connections of edge control beyond its bound"
     );
     metrics::describe_gauge!("cdn_projection_position", "The last position that a projection has taken in");
     metrics::describe_gauge!("cdn_projection_lag_events", "How many events a projection is behind");

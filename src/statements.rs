@@ -9,10 +9,13 @@ pub fn all() -> Vec<&'static str> {
         crate::rebuild::STATEMENTS,
         crate::rebuild::FOLLOWED_STATEMENTS,
         crate::query::sql::ALL,
+        crate::query::edges::sql::ALL,
         crate::deploy::sql::ALL,
+        crate::edge::sql::ALL,
         crate::history::sql::ALL,
         crate::operation::sql::ALL,
         headwater_projections::audit::ALL,
+        headwater_projections::edge::ALL,
         headwater_projections::operations::ALL,
         headwater_projections::powerdns::sql::ALL_CONTROL,
     ]

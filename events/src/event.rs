@@ -3,13 +3,22 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
-use crate::ids::{ClusterId, Revision, StreamKind, TenantId, TokenId, UserId};
+use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
+use crate::edge::{
+    CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned, IdentityIssued, IdentityRevoked,
+    PoolCreated,
+};
+use crate::ids::{StreamKind, TenantId, TokenId, UserId};
 pub use crate::operation::{
-    OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
+    CellRef, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
 };
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+pub use crate::deployment::{
+    DeploymentFact, DeploymentsPaused, DeploymentsResumed, DriftMended, PauseScope, Stages,
+};
 
 /// Labels of a resource: at most [`crate::domain::LABELS_MAX_COUNT`].
 pub type Labels = BTreeMap<String, String>;
@@ -225,83 +234,6 @@ pub struct ClusterSettings {
     pub nameservers: Vec<DomainName>,
 }
 
-/// What the reconciler saw of one domain on one target. Stands in the target's
-/// stream; the envelope names the domain and its tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeploymentFact {
-    /// The domain's revision concerned.
-    pub revision: Revision,
-    /// The revision that is active on the target now; 0 when none is.
-    pub active: Revision,
-    /// Set hash over the rendered RRsets that are active now, in hex.
-    pub checksum: Option<String>,
-    /// The platform's generation that is active now, with `active`.
-    pub generation: Option<u32>,
-    /// SOA serial that is active now.
-    pub serial: Option<u32>,
-    /// Tries so far, this one included.
-    pub attempts: u32,
-    /// When each stage was reached.
-    pub stages: Stages,
-    /// Why it was rejected or failed.
-    pub error: Option<String>,
-    /// Whether the zone was taken off the target.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub removed: bool,
-}
-
-/// When a deployment reached each of its stages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stages {
-    /// The candidate was rendered and checksummed.
-    pub rendered: Option<Timestamp>,
-    /// The target's transaction committed.
-    pub activated: Option<Timestamp>,
-    /// The real listener answered with it.
-    pub verified: Option<Timestamp>,
-}
-
-/// What a pause covers.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(tag = "scope", content = "id", rename_all = "snake_case")]
-pub enum PauseScope {
-    /// Every deployment.
-    All,
-    /// One DNS cluster, by its id.
-    Target(ClusterId),
-    /// One domain, by its name.
-    Domain(DomainName),
-}
-
-/// Deployments were paused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeploymentsPaused {
-    /// Which.
-    #[serde(flatten)]
-    pub scope: PauseScope,
-    /// Why.
-    pub reason: String,
-}
-
-/// Deployments were resumed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeploymentsResumed {
-    /// Which.
-    #[serde(flatten)]
-    pub scope: PauseScope,
-    /// Why.
-    pub reason: String,
-}
-
-/// A projection was rebuilt or a target's rows were mended by hand or drift check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriftMended {
-    /// How many rows of the domain differed.
-    pub rows: u32,
-    /// The first differences, for people.
-    pub sample: Vec<String>,
-}
-
 /// The platform was initialized.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformInitialized {
@@ -469,4 +401,40 @@ events! {
     PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,
     "What every zone says of the platform (SOA, apex NS) changed: every zone is rendered anew."
     DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
+    // What edges serve of a domain.
+    "A name of the domain is proxied from now on, or otherwise than before; `before` is null when it is new."
+    HostnameReplaced(Box<HostnameReplaced>) = "hostname.replaced" @ 1 in Domain,
+    "A name of the domain is proxied no longer."
+    HostnameDeleted(Box<HostnameDeleted>) = "hostname.deleted" @ 1 in Domain,
+    "How answers are kept on edges changed."
+    CacheChanged(Change<CachePolicy>) = "cache.changed" @ 1 in Domain,
+    "What edges keep of the domain must not be given any more: `after` is the epoch of the cache from now on."
+    PurgeRequested(PurgeRequested) = "purge.requested" @ 1 in Domain,
+    // Edges and pools.
+    "An edge host was made known, with its cells. It enrols with a token that is kept elsewhere, as a digest."
+    EdgeCreated(EdgeCreated) = "edge.created" @ 1 in Edge,
+    "What is said of the edge changed: where it is, its labels, its external id."
+    EdgeUpdated(Change<EdgeSettings>) = "edge.updated" @ 1 in Edge,
+    "The edge is answered again."
+    EdgeEnabled(Nothing) = "edge.enabled" @ 1 in Edge,
+    "The edge is answered no longer, from its next request on; what it serves stays as it is."
+    EdgeDisabled(Nothing) = "edge.disabled" @ 1 in Edge,
+    "No new visitors are to be sent to the edge."
+    EdgeDrained(Nothing) = "edge.drained" @ 1 in Edge,
+    "Visitors may be sent to the edge again."
+    EdgeUndrained(Nothing) = "edge.undrained" @ 1 in Edge,
+    "A cell of the edge holds no domains any more: the other cells have taken them."
+    CellDrained(CellSwitched) = "edge.cell_drained" @ 1 in Edge,
+    "A cell of the edge holds domains again."
+    CellUndrained(CellSwitched) = "edge.cell_undrained" @ 1 in Edge,
+    "The edge was given an identity certificate: for the first time, or because the one before comes to its end."
+    EdgeIdentityIssued(IdentityIssued) = "edge.identity_issued" @ 1 in Edge,
+    "Every identity that the edge was given so far stopped working for good; it enrols anew."
+    EdgeIdentityRevoked(IdentityRevoked) = "edge.identity_revoked" @ 1 in Edge,
+    "An alarm: somebody else seems to use the identity of the edge too. Rotate it."
+    EdgeIdentityCloned(IdentityCloned) = "edge.identity_cloned" @ 1 in Edge,
+    "The edge is gone for good, and its name is free."
+    EdgeDeleted(EdgeDeleted) = "edge.deleted" @ 1 in Edge,
+    "A service class of cells was made."
+    PoolCreated(PoolCreated) = "pool.created" @ 1 in Pool,
 }

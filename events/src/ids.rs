@@ -43,6 +43,10 @@ uuid_id! {
     TokenId,
     /// A DNS cluster's stream.
     ClusterId,
+    /// An edge host's stream.
+    EdgeId,
+    /// A pool's stream.
+    PoolId,
     /// The durable receipt of accepted work.
     OperationId,
     /// One event.
@@ -53,6 +57,8 @@ uuid_id! {
     LogId,
     /// One submitted batch of commands.
     BatchId,
+    /// A purge of what edges keep.
+    PurgeId,
 }
 
 /// Digits of a log's id that do not stand in a stream id: all but the last eight, which are random.
@@ -63,6 +69,11 @@ impl LogId {
     pub fn short(self) -> String {
         self.as_uuid().simple().to_string().chars().skip(SHORT_SKIPPED_DIGITS).collect()
     }
+}
+
+impl PoolId {
+    /// The pool that every cell belongs to: it has one id everywhere, so that it cannot be made twice.
+    pub const SHARED: Self = Self(Uuid::from_u128(2));
 }
 
 macro_rules! counter {
@@ -112,16 +123,22 @@ pub enum StreamKind {
     Operation,
     /// The platform itself; there is one.
     Platform,
+    /// An edge host and its cells.
+    Edge,
+    /// A service class of cells.
+    Pool,
 }
 
 impl StreamKind {
-    const ALL: [(Self, i16, &'static str); 6] = [
+    const ALL: [(Self, i16, &'static str); 8] = [
         (Self::Domain, 1, "domain"),
         (Self::Tenant, 2, "tenant"),
         (Self::User, 3, "user"),
         (Self::DnsCluster, 4, "dns_cluster"),
         (Self::Operation, 5, "operation"),
         (Self::Platform, 6, "platform"),
+        (Self::Edge, 7, "edge"),
+        (Self::Pool, 8, "pool"),
     ];
 
     /// The stored number.
@@ -171,6 +188,16 @@ impl StreamRef {
     /// A DNS cluster's stream.
     pub fn cluster(id: ClusterId) -> Self {
         Self { kind: StreamKind::DnsCluster, id: id.as_uuid() }
+    }
+
+    /// An edge's stream.
+    pub fn edge(id: EdgeId) -> Self {
+        Self { kind: StreamKind::Edge, id: id.as_uuid() }
+    }
+
+    /// A pool's stream.
+    pub fn pool(id: PoolId) -> Self {
+        Self { kind: StreamKind::Pool, id: id.as_uuid() }
     }
 
     /// An operation's stream.

@@ -5,8 +5,10 @@
 pub mod actor;
 pub mod admin;
 pub mod codec;
+pub mod deployment;
 pub mod dns;
 pub mod domain;
+pub mod edge;
 pub mod envelope;
 pub mod event;
 pub mod ids;

@@ -13,6 +13,8 @@ pub enum Projection {
     Desired,
     /// What the DNS clusters answer from.
     Powerdns,
+    /// What edges are told to serve.
+    Edge,
     /// How accepted work ends.
     Operations,
     /// Every event, for auditors.
@@ -21,13 +23,14 @@ pub enum Projection {
 
 impl Projection {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Desired, Self::Powerdns, Self::Operations, Self::Audit];
+    pub const ALL: [Self; 5] = [Self::Desired, Self::Powerdns, Self::Edge, Self::Operations, Self::Audit];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Desired => "desired",
             Self::Powerdns => "powerdns",
+            Self::Edge => "edge",
             Self::Operations => "operations",
             Self::Audit => "audit",
         }
@@ -74,7 +77,7 @@ pub struct OperationRequested {
 }
 
 /// An operation ended in a way that the deployment facts alone do not tell: a
-/// target was out of service, the deadline passed, or it was imperative work. Stands in the operation's stream.
+/// target was out of service, the deadline passed, cells have taken it in, or it was imperative work. Stands in the operation's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationFinished {
     /// The operation.
@@ -88,6 +91,23 @@ pub struct OperationFinished {
     /// What imperative work came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<OperationResult>,
+    /// Cells that were out of service when it ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellRef>,
+    /// What whoever asked may want to know of its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A cell of an edge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellRef {
+    /// The id of its edge.
+    pub edge: uuid::Uuid,
+    /// Its number there.
+    pub cell: i32,
+    /// For people: the edge's name and the number.
+    pub name: String,
 }
 
 /// What a rebuild or a verification came to.

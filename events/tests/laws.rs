@@ -9,8 +9,14 @@ mod decide_admin;
 mod decide_cuts;
 #[path = "laws/decide_domain.rs"]
 mod decide_domain;
+#[path = "laws/decide_edges.rs"]
+mod decide_edges;
 #[path = "laws/decide_rrsets.rs"]
 mod decide_rrsets;
+#[path = "laws/decide_sites.rs"]
+mod decide_sites;
+#[path = "laws/destinations.rs"]
+mod destinations;
 #[path = "laws/dns_oracle.rs"]
 mod dns_oracle;
 #[path = "laws/dns_props.rs"]

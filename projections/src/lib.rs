@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod desired;
+pub mod edge;
 pub mod follow;
 pub mod operations;
 pub mod powerdns;

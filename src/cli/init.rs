@@ -21,7 +21,7 @@ use crate::query::accounts::{self, TenantFilter};
 use crate::query::domains;
 use crate::secret::Secret;
 use crate::serve::Log;
-use crate::token;
+use crate::{token, vault};
 
 /// The name of the platform's own tenant.
 const PLATFORM_TENANT: &str = "platform";
@@ -76,6 +76,10 @@ pub async fn run(file: Option<&Path>, args: InitArgs) -> Result<()> {
     }
     let config = Config::load(file)?;
     let wanted = identity(&config)?;
+    let keys = &config.secrets.key_file;
+    if vault::make(keys).with_context(|| format!("cannot write the secret key file {}", keys.display()))? {
+        eprintln!("made the secret key file {}: keep a copy apart from the database's", keys.display());
+    }
     let log = Log::open(&config).await?;
     let done = initialize(&log, wanted, &args).await;
     log.close().await;
@@ -91,6 +95,7 @@ async fn initialize(log: &Log, wanted: DnsIdentity, args: &InitArgs) -> Result<(
         create_tenant(log, tenant, PLATFORM_TENANT).await?;
         eprintln!("made the platform's tenant {tenant}");
     }
+    submit(log, Admin::CreateSharedPool, Aside::Nothing).await?;
     if submit(log, Admin::SetDnsIdentity(wanted), Aside::Nothing).await?.changed {
         eprintln!("[dns] is in force");
     }

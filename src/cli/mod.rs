@@ -71,7 +71,7 @@ enum Command {
 
 #[derive(Args)]
 struct ServeArgs {
-    /// What this process does: api, deploy, projections, separated by commas, or all
+    /// What this process does: api, deploy, projections, edge, separated by commas, or all
     #[arg(long, default_value = "all", value_name = "ROLES", value_parser = |text: &str| text.parse::<Roles>())]
     roles: Roles,
     /// Only read the configuration and say whether it is right

@@ -7,7 +7,7 @@ use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainState, Precondition};
 use headwater_events::envelope::Client;
-use headwater_events::ids::{OperationId, Position, RequestId, Revision, TokenId, UserId};
+use headwater_events::ids::{EdgeId, OperationId, Position, RequestId, Revision, TokenId, UserId};
 use headwater_events::reject::{Guard, Reject};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -65,6 +65,25 @@ pub enum Aside {
         /// BLAKE3 of the secret.
         hash: [u8; 32],
     },
+    /// What an edge must show to enrol. Whatever identity it had ends.
+    EdgeToken {
+        /// The edge.
+        edge: EdgeId,
+        /// The digest of the token.
+        hash: [u8; 32],
+        /// For how long it is good.
+        seconds: u32,
+    },
+    /// The log tells of an identity from now on.
+    EdgeIdentity {
+        /// Its serial number.
+        serial: Vec<u8>,
+    },
+    /// Nothing of an edge is left.
+    EdgeGone {
+        /// The edge.
+        edge: EdgeId,
+    },
 }
 
 impl std::fmt::Debug for Aside {
@@ -73,6 +92,9 @@ impl std::fmt::Debug for Aside {
             Self::Nothing => "Nothing",
             Self::Person { .. } => "Person",
             Self::TokenSecret { .. } => "TokenSecret",
+            Self::EdgeToken { .. } => "EdgeToken",
+            Self::EdgeIdentity { .. } => "EdgeIdentity",
+            Self::EdgeGone { .. } => "EdgeGone",
         })
     }
 }

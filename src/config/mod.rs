@@ -15,9 +15,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::secret::Secret;
+use headwater_edge_wire::artifact::{
+    ARTIFACT_CEILING_MAX_BYTES, ARTIFACT_DEFAULT_MAX_BYTES, ARTIFACT_FLOOR_MAX_BYTES, ArtifactBudget,
+};
+use headwater_events::domain::destination::{Destinations, NETWORKS_MAX_COUNT, Network};
 pub use reader::{ConfigError, EnvironmentVariable};
 use reader::{Reader, Section};
-pub use types::{ApiUrl, HostName, SecretSource};
+pub use types::{ApiUrl, HostName, ListenerName, SecretSource};
 
 /// The variable that names the file.
 pub const CONFIG_VARIABLE: &str = "HEADWATER_CONFIG";
@@ -41,8 +45,14 @@ pub struct Config {
     pub operations: Operations,
     /// `[deploy]`: how DNS clusters are followed.
     pub deploy: Deploy,
+    /// `[sites]`: what edges may be told of a domain.
+    pub sites: Sites,
     /// `[limits]`: what one tenant may take.
     pub limits: Limits,
+    /// `[edge_control]`: the listener that edges speak to.
+    pub edge_control: EdgeControl,
+    /// `[secrets]`: what secrets are sealed under.
+    pub secrets: Secrets,
     /// `[client]`: the API that the client commands talk to.
     pub client: Client,
 }
@@ -112,6 +122,15 @@ pub struct Deploy {
     pub drift_check: Duration,
 }
 
+/// `[sites]`.
+#[derive(Clone)]
+pub struct Sites {
+    /// `origin_allow_private`, `platform_networks`, `unsafe_allow_loopback_origins`: where edges may connect to.
+    pub destinations: Destinations,
+    /// `artifact_max_bytes`: how large what is published of one domain may be.
+    pub artifact: ArtifactBudget,
+}
+
 /// `[limits]`.
 #[derive(Clone)]
 pub struct Limits {
@@ -127,6 +146,34 @@ pub struct Limits {
     pub mutations_per_minute: u32,
     /// `reads_per_minute` of a tenant.
     pub reads_per_minute: u32,
+}
+
+/// `[edge_control]`.
+#[derive(Clone)]
+pub struct EdgeControl {
+    /// `listen`: mutual TLS, a listener of its own; without it there is none.
+    pub listen: Option<SocketAddr>,
+    /// `public_url`: how edges reach it.
+    pub public_url: Option<ApiUrl>,
+    /// `names`: what its certificate names beside the host of `public_url` and the address of `listen`.
+    pub names: Vec<ListenerName>,
+    /// `identity_days`: the life of an identity certificate.
+    pub identity_days: u32,
+    /// `heartbeat_seconds`: how often agents send a heartbeat.
+    pub heartbeat_seconds: u32,
+    /// `fresh_seconds`: how long a heartbeat counts.
+    pub fresh_seconds: u32,
+    /// `registrations_per_hour` of one address.
+    pub registrations_per_hour: u32,
+    /// `requests_per_minute` of one identity.
+    pub requests_per_minute: u32,
+}
+
+/// `[secrets]`.
+#[derive(Clone)]
+pub struct Secrets {
+    /// `key_file`: the key ring under which secrets are sealed in the database.
+    pub key_file: PathBuf,
 }
 
 /// `[client]`.
@@ -190,7 +237,12 @@ impl Config {
                 deadline: section.seconds("deadline_seconds", 1..=3_600, 120),
             }),
             deploy: reader.section("deploy", deploy),
+            sites: reader.section("sites", sites),
             limits: reader.section("limits", limits),
+            edge_control: reader.section("edge_control", edge_control),
+            secrets: reader.section("secrets", |section| Secrets {
+                key_file: section.path("key_file", base).unwrap_or_else(|| base.join("secret-key")),
+            }),
             client: reader.section("client", |section| client(section, base)),
             file: file.clone(),
         };
@@ -281,6 +333,27 @@ fn deploy(section: &mut Section<'_>) -> Deploy {
     }
 }
 
+fn sites(section: &mut Section<'_>) -> Sites {
+    let mut networks = |key: &str| {
+        let networks: Vec<Network> = section.list(key).unwrap_or_default();
+        if networks.len() > NETWORKS_MAX_COUNT {
+            section.fault(key, format_args!("names more than {NETWORKS_MAX_COUNT} networks"));
+        }
+        networks
+    };
+    let allow_private = networks("origin_allow_private");
+    let platform = networks("platform_networks");
+    let unsafe_allow_loopback = section.flag("unsafe_allow_loopback_origins");
+    let floor = u32::try_from(ARTIFACT_FLOOR_MAX_BYTES).unwrap_or(u32::MAX);
+    let ceiling = u32::try_from(ARTIFACT_CEILING_MAX_BYTES).unwrap_or(u32::MAX);
+    let default = u32::try_from(ARTIFACT_DEFAULT_MAX_BYTES).unwrap_or(ceiling);
+    let bytes = section.number("artifact_max_bytes", floor..=ceiling, default);
+    Sites {
+        destinations: Destinations { allow_private, platform, unsafe_allow_loopback },
+        artifact: usize::try_from(bytes).ok().and_then(ArtifactBudget::new).unwrap_or_default(),
+    }
+}
+
 fn limits(section: &mut Section<'_>) -> Limits {
     Limits {
         domains_per_tenant: section.number("domains_per_tenant", 1..=1_000_000, 1_000),
@@ -290,6 +363,29 @@ fn limits(section: &mut Section<'_>) -> Limits {
         mutations_per_minute: section.number("mutations_per_minute", 1..=100_000_000, 1_200),
         reads_per_minute: section.number("reads_per_minute", 1..=100_000_000, 6_000),
     }
+}
+
+fn edge_control(section: &mut Section<'_>) -> EdgeControl {
+    let edge_control = EdgeControl {
+        listen: section.parsed("listen"),
+        public_url: section.parsed("public_url"),
+        names: section.list("names").unwrap_or_default(),
+        identity_days: section.number("identity_days", 1..=90, 7),
+        heartbeat_seconds: section.number("heartbeat_seconds", 1..=100, 15),
+        fresh_seconds: section.number("fresh_seconds", 10..=300, 45),
+        registrations_per_hour: section.number("registrations_per_hour", 1..=1_000_000, 10),
+        requests_per_minute: section.number("requests_per_minute", 1..=1_000_000, 600),
+    };
+    if edge_control.public_url.as_ref().is_some_and(|url| !url.as_str().starts_with("https://")) {
+        section.fault("public_url", "must begin with https://: edges speak nothing else");
+    }
+    if edge_control.heartbeat_seconds.saturating_mul(2) > edge_control.fresh_seconds {
+        section.fault(
+            "heartbeat_seconds",
+            "must be at most half of fresh_seconds: one lost heartbeat is no outage",
+        );
+    }
+    edge_control
 }
 
 fn client(section: &mut Section<'_>, base: &Path) -> Client {

@@ -16,6 +16,9 @@ use toml::{Table, Value};
 use super::types::SecretSource;
 use crate::secret::Secret;
 
+/// The variable that names the secret key file, and the key that it stands for.
+const SECRET_KEY_VARIABLE: &str = "HEADWATER_SECRET_KEY_FILE";
+const SECRET_KEY_SETTING: &str = "HEADWATER_SECRETS__KEY_FILE";
 /// What every variable of the configuration begins with.
 const PREFIX: &str = "HEADWATER_";
 /// What stands between section and key in the name of a variable.
@@ -47,6 +50,8 @@ pub struct EnvironmentVariable {
 impl EnvironmentVariable {
     /// Takes `HEADWATER_SECTION__KEY` and its value; any other variable is none of ours.
     pub fn new(name: &str, value: &str) -> Option<Self> {
+        // The one name of its own: it is what deployments hand a secret file over by.
+        let name = if name == SECRET_KEY_VARIABLE { SECRET_KEY_SETTING } else { name };
         let (section, key) = name.strip_prefix(PREFIX)?.split_once(SEPARATOR)?;
         Some(Self {
             section: section.to_ascii_lowercase(),
@@ -175,6 +180,19 @@ impl Section<'_> {
                 default
             }
         }
+    }
+
+    /// `true` or `false`; false when it is left out.
+    pub(super) fn flag(&mut self, key: &str) -> bool {
+        let flag = match self.take(key) {
+            None => return false,
+            Some(Raw::File(value)) => value.as_bool(),
+            Some(Raw::Environment(text)) => text.expose().trim().parse().ok(),
+        };
+        flag.unwrap_or_else(|| {
+            self.fault(key, "must be true or false");
+            false
+        })
     }
 
     /// A duration in whole seconds within a range.

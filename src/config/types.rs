@@ -82,6 +82,29 @@ impl FromStr for ApiUrl {
     }
 }
 
+/// A name or an address under which a TLS listener is reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenerName(String);
+
+impl ListenerName {
+    /// The name, lower case, or the address.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ListenerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let name = text.to_ascii_lowercase();
+        match rustls::pki_types::ServerName::try_from(name.clone()) {
+            Ok(_) => Ok(Self(name)),
+            Err(_) => Err(format!("{text:?} is neither a host name nor an address")),
+        }
+    }
+}
+
 /// Where a secret is: in the configuration itself or in a file of its own.
 #[derive(Clone)]
 pub enum SecretSource {

@@ -105,6 +105,7 @@ impl Settings {
              [server]\nlisten = \"{api}\"\nmetrics_listen = \"{metrics}\"\n\n\
              [dns]\nnameservers = [{nameservers}]\nhostmaster = \"hostmaster.example.net\"\n\n\
              [deploy]\npoll_milliseconds = 200\n\n\
+             [sites]\nunsafe_allow_loopback_origins = true\n\n\
              # A demo has one user, who may want to see how fast it is.\n\
              [limits]\ndomains_per_tenant = 1000000\nstreams_per_token = 10000\nstreams_per_tenant = 10000\n\
              mutations_per_minute = 10000000\nreads_per_minute = 10000000\n\n\

@@ -13,10 +13,14 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod cache;
+mod cells;
 mod clusters;
 mod deployments;
 mod domains;
+mod edges;
 mod health;
+mod hostnames;
 mod projections;
 mod revisions;
 mod rrsets;

@@ -3,6 +3,7 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use headwater_events::dns::{DnsFault, DomainName, OwnerName, RrType};
+use headwater_events::ids::PurgeId;
 use headwater_events::reject::Fault;
 use serde::Deserialize;
 use std::str::FromStr;
@@ -28,6 +29,18 @@ struct RawRrset {
 }
 
 #[derive(Debug, Deserialize)]
+struct RawHostname {
+    d: String,
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawPurge {
+    d: String,
+    id: String,
+}
+
+#[derive(Debug, Deserialize)]
 struct RawRevision {
     d: String,
     n: String,
@@ -40,6 +53,34 @@ pub struct RrsetPath {
     pub domain: DomainName,
     name: String,
     rrtype: String,
+}
+
+/// `{d}/hostnames/{name}`; the name is read against the domain.
+#[derive(Debug, Clone)]
+pub struct HostnamePath {
+    /// The domain.
+    pub domain: DomainName,
+    name: String,
+}
+
+impl HostnamePath {
+    /// The name, relative to the domain.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(&self) -> Result<OwnerName, Vec<Fault>> {
+        OwnerName::parse(&self.name, &self.domain)
+            .map_err(|fault| vec![Fault::at("", fault.code.as_str(), fault.detail)])
+    }
+}
+
+/// `{d}/purges/{id}`.
+#[derive(Debug, Clone)]
+pub struct PurgePath {
+    /// The domain.
+    pub domain: DomainName,
+    /// Which purge.
+    pub id: PurgeId,
 }
 
 /// `{d}/revisions/{n}`.
@@ -106,6 +147,24 @@ impl<S: Send + Sync> FromRequestParts<S> for RrsetPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let RawRrset { d, name, r#type } = raw(parts, state).await?;
         Ok(Self { domain: domain(&d)?, name, rrtype: r#type })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for HostnamePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let RawHostname { d, name } = raw(parts, state).await?;
+        Ok(Self { domain: domain(&d)?, name })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PurgePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let RawPurge { d, id: text } = raw(parts, state).await?;
+        Ok(Self { domain: domain(&d)?, id: id(&text)? })
     }
 }
 

@@ -63,7 +63,7 @@ async fn list(State(app): State<App>, auth: Authenticated, _: Query<NoQuery>) ->
 /// Build a projection anew from the log, whole or for one domain. One rebuild of a projection at a time: the next is
 /// 409, naming the operation.
 #[utoipa::path(post, path = "/api/projections/{name}/rebuild", tag = "projections", request_body = Scope,
-    params(("name" = String, Path, description = "desired, powerdns, operations or audit")),
+    params(("name" = String, Path, description = "desired, powerdns, edge, operations or audit")),
     responses((status = 202, body = Receipt)))]
 async fn rebuild_one(
     State(app): State<App>,
@@ -75,7 +75,7 @@ async fn rebuild_one(
 
 /// Compare a projection with the log, row by row. What differs is at `differences` of the operation.
 #[utoipa::path(post, path = "/api/projections/{name}/verify", tag = "projections", request_body = Scope,
-    params(("name" = String, Path, description = "desired, powerdns, operations or audit")),
+    params(("name" = String, Path, description = "desired, powerdns, edge, operations or audit")),
     responses((status = 202, body = Receipt)))]
 async fn verify(
     State(app): State<App>,

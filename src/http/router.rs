@@ -13,8 +13,8 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
-    Problem, audit, clusters, deployments, docs, domains, envelope, events, health, operations, projections,
-    revisions, rrsets, status, stream, tenants, tokens, users, zone,
+    Problem, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events, health,
+    hostnames, operations, projections, revisions, rrsets, status, stream, tenants, tokens, users, zone,
 };
 use crate::app::App;
 
@@ -23,6 +23,8 @@ pub fn api() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(domains::routes())
         .merge(rrsets::routes())
+        .merge(hostnames::routes())
+        .merge(cache::routes())
         .merge(zone::routes())
         .merge(revisions::routes())
         .merge(deployments::routes())
@@ -30,6 +32,8 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(users::routes())
         .merge(tokens::routes())
         .merge(clusters::routes())
+        .merge(edges::routes())
+        .merge(cells::routes())
         .merge(projections::routes())
         .merge(status::routes())
         .merge(events::routes())

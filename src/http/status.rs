@@ -15,6 +15,7 @@ use super::auth::Authenticated;
 use super::query::{NoQuery, Query};
 use crate::app::App;
 use crate::deploy::{self, Target};
+use crate::query::edges::{self, StaleEdge};
 use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, TargetStatus};
 use crate::rebuild::{self, Standing};
 
@@ -58,6 +59,8 @@ struct Status {
     lanes: Vec<LaneStatus>,
     /// What is paused.
     paused: Vec<PauseStatus>,
+    /// Enabled edges that are silent, whose identity ends soon, or is used twice.
+    edges: Vec<StaleEdge>,
 }
 
 /// Zones on a target that this log does not own.
@@ -91,6 +94,7 @@ async fn get(
         projections: rebuild::list(&app.pool).await?,
         lanes: status::lanes(&app.pool).await?,
         paused: status::pauses(&app.pool).await?,
+        edges: edges::stale(&app.pool).await?,
     };
     status.foreign_zones = foreign(&app, &status.targets).await?;
     status.problems = problems(&status);
@@ -168,6 +172,23 @@ fn problems(status: &Status) -> Vec<String> {
     for pause in &status.paused {
         problems.push(format!("deployments are paused ({} {}): {}", pause.scope, pause.id, pause.reason));
     }
+    for edge in &status.edges {
+        let name = &edge.name;
+        match edge.heartbeat_at {
+            Some(at) if edge.silent => problems.push(format!("the edge {name} is silent since {at}")),
+            None if edge.silent => {
+                problems.push(format!("the edge {name} has not been heard of since it registered"))
+            }
+            _ => {}
+        }
+        if edge.identity_ends {
+            problems.push(format!("the identity of the edge {name} ends within a day and was not renewed"));
+        }
+        if let Some(sign) = &edge.cloned {
+            problems
+                .push(format!("the identity of the edge {name} seems to be used twice ({sign}): rotate it"));
+        }
+    }
     problems
 }
 
@@ -194,6 +215,7 @@ mod tests {
             log: String::new(),
             head: Position::ZERO,
             targets: vec![target],
+            edges: Vec::new(),
             failing: Vec::new(),
             foreign_zones: Vec::new(),
             projections: Vec::new(),

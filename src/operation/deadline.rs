@@ -1,5 +1,5 @@
 //! Ends operations in ways that the facts of the log alone do not tell: a target
-//! is out of service, or the deadline has passed. It only submits what it decided;
+//! is out of service, cells have taken it in, or the deadline has passed. It only submits what it decided;
 //! the log is asked once more whether the operation is still open.
 
 use super::sql;
@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
-use headwater_events::event::{OperationError, OperationFinished};
+use headwater_events::event::{CellRef, OperationError, OperationFinished};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, TenantId};
 use serde::Deserialize;
 use sqlx::Row;
@@ -47,6 +47,40 @@ pub struct TargetView {
     pub attempts: Option<i64>,
     /// When it is tried again.
     pub next_attempt_at: Option<String>,
+}
+
+/// A cell that an operation waits for, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CellView {
+    /// Its edge.
+    pub edge: Uuid,
+    /// Its number there.
+    pub cell: i32,
+    /// The edge's name.
+    pub name: String,
+    /// Whether its edge is heard of, and it is neither disabled nor drained.
+    pub in_service: bool,
+    /// Whether it has taken in the operation's event.
+    pub current: bool,
+    /// Why it refused the operation's revision or a later one.
+    pub refused: Option<String>,
+}
+
+/// What edges have made of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EdgesView {
+    /// Whether the operation's event has been rendered.
+    pub rendered: bool,
+    /// Why nothing could be published.
+    pub fault: Option<String>,
+    /// The cells that the domain is placed on.
+    pub cells: Vec<CellView>,
+}
+
+impl CellView {
+    fn shown(&self) -> String {
+        format!("{}/{}", self.name, self.cell)
+    }
 }
 
 /// Runs until the process stops.
@@ -90,7 +124,9 @@ pub async fn look(app: &App, owner: Uuid) -> Result<bool, sqlx::Error> {
     for row in &rows {
         let operation = OperationId::from_uuid(row.try_get(0)?);
         let Json(targets): Json<Vec<TargetView>> = row.try_get(5)?;
-        let Some(finished) = verdict(operation, &targets, row.try_get(4)?) else { continue };
+        let edges: Option<Json<EdgesView>> = row.try_get(6)?;
+        let edges = edges.as_ref().map(|Json(edges)| edges);
+        let Some(finished) = verdict(operation, &targets, edges, row.try_get(4)?) else { continue };
         let domain: Option<&str> = row.try_get(2)?;
         let name = domain.and_then(|name| DomainName::parse(name).ok());
         commands.push(AdminCommand::FinishOperation {
@@ -128,39 +164,90 @@ async fn wait_for_projection(app: &App) -> bool {
     tokio::time::timeout(LOOK_INTERVAL, caught_up).await.is_ok_and(|found| found.is_ok())
 }
 
-/// How an operation on a domain ends, if it has to.
-pub fn verdict(operation: OperationId, targets: &[TargetView], overdue: bool) -> Option<OperationFinished> {
-    let in_service = || targets.iter().filter(|target| target.in_service);
-    let done = in_service().next().is_some() && in_service().all(|target| target.verified);
+/// How an operation on a domain ends, if it has to: when every DNS cluster in service has verified it, and where edges
+/// carry it out too, every cell in service has taken it in. Without any such cell it depends on DNS alone, and says so.
+pub fn verdict(
+    operation: OperationId,
+    targets: &[TargetView],
+    edges: Option<&EdgesView>,
+    overdue: bool,
+) -> Option<OperationFinished> {
+    let cells: &[CellView] = edges.map_or(&[], |edges| &edges.cells);
     let away: Vec<ClusterId> =
         targets.iter().filter(|t| !t.in_service && !t.verified).map(|target| target.id).collect();
-    if done {
-        let state = "succeeded".into();
-        return Some(OperationFinished { operation, state, partial: away, error: None, result: None });
+    let out = cells.iter().filter(|cell| !cell.in_service && !cell.current);
+    let out = out.map(|cell| CellRef { edge: cell.edge, cell: cell.cell, name: cell.shown() }).collect();
+    let finished = |state: &str, error, warnings| OperationFinished {
+        operation,
+        state: state.to_owned(),
+        partial: away,
+        error,
+        result: None,
+        cells: out,
+        warnings,
+    };
+    if let Some(error) = edges.and_then(rejected) {
+        return Some(finished("failed", Some(error), Vec::new()));
+    }
+    let in_service = || targets.iter().filter(|target| target.in_service);
+    let dns_done = in_service().next().is_some() && in_service().all(|target| target.verified);
+    let edges_done = edges.is_none_or(|edges| {
+        edges.rendered && cells.iter().filter(|cell| cell.in_service).all(|cell| cell.current)
+    });
+    if dns_done && edges_done {
+        let alone = edges.is_some() && !cells.iter().any(|cell| cell.in_service);
+        let warnings = if alone { vec![NO_CELL.to_owned()] } else { Vec::new() };
+        return Some(finished("succeeded", None, warnings));
     }
     if !overdue {
         return None;
     }
+    let error = late(targets, edges);
+    Some(finished("failed", Some(error), Vec::new()))
+}
+
+/// Said of an operation that no cell could carry out.
+const NO_CELL: &str =
+    "no cell is in service: DNS alone has verified this, and edges take it in when they are back";
+
+/// Why edges will not take it, which no waiting changes.
+fn rejected(edges: &EdgesView) -> Option<OperationError> {
+    let refusal = || {
+        let mut refused = edges.cells.iter().filter(|cell| cell.in_service);
+        refused.find_map(|cell| Some(format!("{} refused it: {}", cell.shown(), cell.refused.as_deref()?)))
+    };
+    let detail = edges.fault.clone().or_else(refusal)?;
+    Some(OperationError { code: "rejected".into(), detail, target: None })
+}
+
+/// Who did not follow in time.
+fn late(targets: &[TargetView], edges: Option<&EdgesView>) -> OperationError {
     // Nobody waits for a disabled one.
     let lagging: Vec<&TargetView> =
         targets.iter().filter(|target| target.enabled && !target.verified).collect();
+    let tell = |target: &&TargetView| {
+        let service = if target.in_service { "" } else { " (out of service)" };
+        let why = target.error.as_deref().or(target.state.as_deref()).unwrap_or("nothing is known of it");
+        format!("{}{service}: {why}", target.name)
+    };
+    let mut told: Vec<String> = lagging.iter().map(tell).collect();
+    if let Some(edges) = edges {
+        let behind = edges.cells.iter().filter(|cell| cell.in_service && !cell.current);
+        told.extend(behind.map(|cell| format!("cell {}: it has not taken it in", cell.shown())));
+        if !edges.rendered {
+            told.push("the projection edge: it has not come so far".to_owned());
+        }
+    }
     let detail = if !targets.iter().any(|target| target.enabled) {
         "no DNS cluster is enabled".to_owned()
     } else {
-        let tell = |target: &&TargetView| {
-            let service = if target.in_service { "" } else { " (out of service)" };
-            let why = target.error.as_deref().or(target.state.as_deref()).unwrap_or("nothing is known of it");
-            format!("{}{service}: {why}", target.name)
-        };
-        format!("not verified in time by {}", lagging.iter().map(tell).collect::<Vec<_>>().join("; "))
+        format!("not verified in time by {}", told.join("; "))
     };
-    let error = OperationError {
+    OperationError {
         code: "deadline_exceeded".into(),
         detail,
         target: lagging.first().map(|target| target.id),
-    };
-    let state = "failed".into();
-    Some(OperationFinished { operation, state, partial: away, error: Some(error), result: None })
+    }
 }
 
 /// How an operation that brings a cluster up to date ends: when every domain that is meant to be there
@@ -180,6 +267,8 @@ fn cluster_verdict(
             partial: Vec::new(),
             error: None,
             result: None,
+            cells: Vec::new(),
+            warnings: Vec::new(),
         });
     }
     if !unreached {
@@ -191,8 +280,15 @@ fn cluster_verdict(
         detail: format!("{name} is out of service: {why}"),
         target: Some(cluster),
     };
-    let (state, partial) = ("failed".into(), vec![cluster]);
-    Some(OperationFinished { operation, state, partial, error: Some(error), result: None })
+    Some(OperationFinished {
+        operation,
+        state: "failed".into(),
+        partial: vec![cluster],
+        error: Some(error),
+        result: None,
+        cells: Vec::new(),
+        warnings: Vec::new(),
+    })
 }
 
 #[cfg(test)]
@@ -216,7 +312,7 @@ mod tests {
     #[test]
     fn an_operation_ends_by_its_targets_in_service_or_by_its_deadline() {
         let id = OperationId::from_uuid(Uuid::from_u128(9));
-        let of = |targets: &[TargetView], overdue| verdict(id, targets, overdue);
+        let of = |targets: &[TargetView], overdue| verdict(id, targets, None, overdue);
         // One lags and is in service: wait; at the deadline it is named.
         let lagging = [target(1, true, true), target(2, false, true)];
         assert_eq!(of(&lagging, false), None);
@@ -246,5 +342,67 @@ mod tests {
         let none = of(&[disabled(1, true), disabled(2, false)], true).unwrap();
         assert_eq!((none.state.as_str(), none.partial.len()), ("failed", 1));
         assert_eq!(none.error.unwrap().detail, "no DNS cluster is enabled");
+    }
+
+    fn cell(n: i32, in_service: bool, current: bool) -> CellView {
+        CellView {
+            edge: Uuid::from_u128(7),
+            cell: n,
+            name: "fra1".into(),
+            in_service,
+            current,
+            refused: None,
+        }
+    }
+
+    fn edges(cells: &[CellView]) -> EdgesView {
+        EdgesView { rendered: true, fault: None, cells: cells.to_vec() }
+    }
+
+    /// Given these targets and cells, in time and after the deadline, then that.
+    #[test]
+    fn edges_are_waited_for_while_a_cell_is_in_service() {
+        let id = OperationId::from_uuid(Uuid::from_u128(9));
+        let (done, lagging) = ([target(1, true, true)], [target(1, false, true)]);
+        let rows = [
+            (&done, edges(&[cell(0, true, true), cell(1, true, true)]), "succeeded", "succeeded"),
+            (&done, edges(&[cell(0, true, true), cell(1, true, false)]), "waits", "failed"),
+            (&done, edges(&[cell(0, true, true), cell(1, false, false)]), "succeeded", "succeeded"),
+            (&done, edges(&[cell(0, false, false)]), "succeeded", "succeeded"),
+            (&done, edges(&[]), "succeeded", "succeeded"),
+            (&lagging, edges(&[cell(0, true, true)]), "waits", "failed"),
+            (&lagging, edges(&[]), "waits", "failed"),
+            (&done, EdgesView { rendered: false, ..edges(&[]) }, "waits", "failed"),
+            (&done, EdgesView { fault: Some("too large".into()), ..edges(&[]) }, "failed", "failed"),
+        ];
+        for (row, (targets, edges, in_time, late)) in rows.iter().enumerate() {
+            for (overdue, expected) in [(false, in_time), (true, late)] {
+                let found = verdict(id, *targets, Some(edges), overdue);
+                let state = found.as_ref().map_or("waits", |finished| finished.state.as_str());
+                assert_eq!(&state, expected, "row {row}, overdue {overdue}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_edges_did_not_do_is_said() {
+        let id = OperationId::from_uuid(Uuid::from_u128(9));
+        let done = [target(1, true, true)];
+        let of = |edges: EdgesView, overdue| verdict(id, &done, Some(&edges), overdue).unwrap();
+        // Out of service: listed, and where nobody is left, DNS alone is what it stands on.
+        let partial = of(edges(&[cell(0, true, true), cell(1, false, false)]), false);
+        assert_eq!(partial.cells.iter().map(|cell| cell.name.as_str()).collect::<Vec<_>>(), ["fra1/1"]);
+        assert_eq!(partial.warnings, Vec::<String>::new());
+        assert_eq!(of(edges(&[cell(0, false, false)]), false).warnings, [NO_CELL]);
+        assert_eq!(of(edges(&[]), false).warnings, [NO_CELL]);
+        // A cell that was drained after it had taken it in is not missing.
+        assert_eq!(of(edges(&[cell(0, true, true), cell(1, false, true)]), false).cells, []);
+        // Who lags is named; a refusal ends it at once, unless it is of a cell out of service.
+        let late = of(edges(&[cell(0, true, false), cell(1, true, true)]), true).error.unwrap();
+        assert!(late.detail.contains("fra1/0") && !late.detail.contains("fra1/1"), "{late:?}");
+        let refusing = |in_service| CellView { refused: Some("bad".into()), ..cell(0, in_service, false) };
+        let error = of(edges(&[refusing(true)]), false).error.unwrap();
+        assert_eq!((error.code.as_str(), error.detail.as_str()), ("rejected", "fra1/0 refused it: bad"));
+        assert_eq!(of(edges(&[refusing(false)]), false).error, None);
     }
 }

@@ -11,6 +11,7 @@ pub mod runner;
 pub mod sql;
 
 use crate::app::App;
+use crate::edge::signing;
 use headwater_events::ids::Position;
 use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
@@ -38,12 +39,15 @@ impl Progress {
     }
 }
 
-/// Follows the log for `operations` and `audit` and ends what is overdue, until the process stops.
+/// Follows the log for `operations`, `audit` and `edge` and ends what is overdue, until the process stops.
 pub async fn run(app: App) {
     let operations = Operations { moved: app.progress.0.clone() };
+    let edge = signing::projection(&app).await;
     tokio::join!(
         project::run(app.clone(), operations),
         project::run(app.clone(), Audit),
+        project::run(app.clone(), edge.clone()),
+        signing::run(app.clone(), edge),
         deadline::run(app.clone()),
     );
 }

@@ -1,12 +1,12 @@
 //! What the API shows of operations.
 
-use super::deadline::TargetView;
+use super::deadline::{CellView, EdgesView, TargetView};
 use super::{run, sql};
 use crate::command::Plan;
 use chrono::{DateTime, Utc};
 use headwater_events::actor::Caller;
 use headwater_events::codec::decode;
-use headwater_events::event::{DeploymentFact, Event};
+use headwater_events::event::{CellRef, DeploymentFact, Event};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, Position, Revision, TenantId};
 use headwater_events::time::Timestamp;
 use headwater_projections::operations::State;
@@ -78,7 +78,10 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
     let error: Option<Value> = row.try_get::<Option<Json<Value>>, _>(11)?.map(|json| json.0);
     let created = Timestamp::from(row.try_get::<DateTime<Utc>, _>(12)?);
     let finished = row.try_get::<Option<DateTime<Utc>>, _>(13)?.map(Timestamp::from);
-    let Json(partial): Json<Value> = row.try_get(15)?;
+    let Json(mut partial): Json<Vec<Value>> = row.try_get(15)?;
+    let Json(out): Json<Vec<CellRef>> = row.try_get(26)?;
+    partial.extend(out.iter().map(|out| json!({"id": out.edge, "cell": out.cell, "name": out.name})));
+    let Json(warnings): Json<Value> = row.try_get(27)?;
     let Json(targets): Json<Vec<TargetView>> = row.try_get(16)?;
     let state = State::from_name(name).unwrap_or(State::Pending);
     let about_domain = row.try_get::<Option<Uuid>, _>(4)?.map(DomainId::from_uuid);
@@ -91,19 +94,24 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
     let request = row.try_get::<Option<Json<Value>>, _>(18)?.map(|json| json.0);
     let imperative = request.is_some();
     let concerned = if imperative { Vec::new() } else { concerned };
-    let active = concerned.iter().filter(|target| is_active(target)).count();
+    let edges: Option<Json<EdgesView>> = row.try_get(28)?;
+    let cells: Vec<CellView> = edges.map_or_else(Vec::new, |Json(edges)| edges.cells);
+    let total = concerned.len() + cells.len();
+    let active = concerned.iter().filter(|target| is_active(target)).count()
+        + cells.iter().filter(|cell| cell.current).count();
+    let unreachable = concerned.iter().filter(|target| !target.in_service).count()
+        + cells.iter().filter(|cell| !cell.in_service).count();
     let lagging = || concerned.iter().filter(|target| target.enabled && !is_active(target));
     let body = json!({
         "id": id, "kind": kind, "state": state.name(), "domain": domain, "revision": revision, "lane": lane,
-        "progress": {"done": active, "total": concerned.len(), "unit": "targets"},
+        "progress": {"done": active, "total": total, "unit": "targets"},
         "checkpoint": null,
         "attempts": lagging().filter_map(|target| target.attempts).max().unwrap_or(0),
         "next_attempt_at": lagging().filter_map(|target| target.next_attempt_at.as_deref()).min(),
         "targets": {
-            "total": concerned.len(), "active": active,
-            "unreachable": concerned.iter().filter(|target| !target.in_service).count(),
+            "total": total, "active": active, "unreachable": unreachable,
         },
-        "partial": partial, "served": served, "superseded_by": superseded_by, "error": error,
+        "partial": partial, "warnings": warnings, "served": served, "superseded_by": superseded_by, "error": error,
         "created_at": created, "finished_at": finished,
     });
     let body = match request {

@@ -281,7 +281,15 @@ fn ending(
     error: Option<OperationError>,
     result: Option<OperationResult>,
 ) -> OperationFinished {
-    OperationFinished { operation, state: state.to_owned(), partial: Vec::new(), error, result }
+    OperationFinished {
+        operation,
+        state: state.to_owned(),
+        partial: Vec::new(),
+        error,
+        result,
+        cells: Vec::new(),
+        warnings: Vec::new(),
+    }
 }
 
 fn failed(operation: OperationId, code: &str, detail: String) -> OperationFinished {

@@ -42,18 +42,46 @@ macro_rules! targets {
     };
 }
 
+/// What the edges have made of an operation as JSON; null for one that they have nothing to do with: `o` is the
+/// operation. A cell is current once it has acknowledged the position of the operation's event.
+macro_rules! edges {
+    () => {
+        "(select jsonb_build_object(\
+         'rendered', coalesce((select c.position >= p.position from projection_cursors c where c.name = 'edge'), false), \
+         'fault', (select d.fault from edge.domains d where d.domain_id = o.domain_id \
+                   and (d.removed or d.revision < o.revision)), \
+         'cells', (select coalesce(jsonb_agg(jsonb_build_object('edge', c.edge_id, 'cell', c.cell, 'name', c.name, \
+                       'in_service', c.in_service, 'current', coalesce(c.acked >= p.position, false), \
+                       'refused', case when c.refused_revision >= o.revision then c.refused_why end) \
+                       order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c)) \
+         from (select max(e.position) as position from events e \
+               where e.stream_id = o.domain_id and e.revision = o.revision) p \
+         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge'))"
+    };
+}
+
 /// $1 deadline in seconds, $2 how many: open operations on domains that may have to end, oldest first.
 pub(super) const OVERDUE: &str = concat!(
-    "select o.id, o.domain_id, o.domain, o.tenant_id, o.created_at < now() - make_interval(secs => $1), t.targets \
+    "select o.id, o.domain_id, o.domain, o.tenant_id, o.created_at < now() - make_interval(secs => $1), t.targets, \
+     t.edges \
      from operations.operations o cross join lateral (select ",
     targets!(),
-    " as targets) t \
-     where o.state in ('pending', 'running') and o.domain_id is not null \
-     and (o.created_at < now() - make_interval(secs => $1) or (o.created_at < now() - interval '1 second' \
-     and exists (select from jsonb_array_elements(t.targets) e \
+    " as targets, ",
+    edges!(),
+    " as edges) t cross join lateral (select \
+         exists (select from jsonb_array_elements(t.targets) e \
                  where (e->>'in_service')::boolean and (e->>'verified')::boolean) \
-     and not exists (select from jsonb_array_elements(t.targets) e \
-                     where (e->>'in_service')::boolean and not (e->>'verified')::boolean))) \
+         and not exists (select from jsonb_array_elements(t.targets) e \
+                         where (e->>'in_service')::boolean and not (e->>'verified')::boolean) as dns) s \
+     where o.state in ('pending', 'running') and o.domain_id is not null \
+     and (o.created_at < now() - make_interval(secs => $1) or case \
+         when t.edges is null then o.created_at < now() - interval '1 second' and s.dns \
+         else t.edges->>'fault' is not null \
+             or exists (select from jsonb_array_elements(t.edges->'cells') c \
+                        where (c->>'in_service')::boolean and c->>'refused' is not null) \
+             or (s.dns and (t.edges->>'rendered')::boolean \
+                 and not exists (select from jsonb_array_elements(t.edges->'cells') c \
+                                 where (c->>'in_service')::boolean and not (c->>'current')::boolean)) end) \
      order by o.created_at limit $2"
 );
 
@@ -92,8 +120,10 @@ macro_rules! operation_columns {
                (select convert_from(e.data, 'UTF8')::jsonb from events e \
                 where e.stream_id = o.id and e.revision = 1 and e.seq = 0) end, \
              r.phase, r.done, r.total, r.checkpoint, r.attempts, r.error, \
-             case when isfinite(r.next_attempt_at) and r.next_attempt_at > now() then r.next_attempt_at end \
-             from operations.operations o left join operation_runs r on r.id = o.id "
+             case when isfinite(r.next_attempt_at) and r.next_attempt_at > now() then r.next_attempt_at end, \
+             o.cells, o.warnings, ",
+            edges!(),
+            " from operations.operations o left join operation_runs r on r.id = o.id "
         )
     };
 }

@@ -5,8 +5,10 @@ pub mod accounts;
 pub mod clusters;
 pub mod deployments;
 pub mod domains;
+pub mod edges;
 pub mod history;
 pub mod rrsets;
+pub mod sites;
 pub mod sql;
 pub mod status;
 

@@ -90,6 +90,36 @@ pub(super) const RRSETS: &str = concat!(
 pub(super) const ZONE: &str = "select r.owner, r.type, r.ttl, r.records, r.comment from desired.rrsets r \
      where r.domain_id = $1 order by r.owner_key, r.type";
 
+/// Columns of a proxied name and of the mutation that last changed it.
+macro_rules! hostname_columns {
+    () => {
+        "h.owner, h.body, h.changed, e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
+         from desired.hostnames h left join events e \
+         on e.stream_id = h.domain_id and e.revision = h.changed and e.seq = 0"
+    };
+}
+
+/// $1 domain, $2 owner key.
+pub(super) const HOSTNAME: &str =
+    concat!("select ", hostname_columns!(), " where h.domain_id = $1 and h.owner_key = $2");
+
+/// $1 domain, $2 after owner key, $3 how many.
+pub(super) const HOSTNAMES: &str = concat!(
+    "select ",
+    hostname_columns!(),
+    " where h.domain_id = $1 and ($2::text is null or h.owner_key > $2) order by h.owner_key limit $3"
+);
+
+/// $1 domain.
+pub(super) const CACHE: &str =
+    "select s.cache, s.cache_epoch, s.cache_changed from desired.sites s where s.domain_id = $1";
+
+/// $1 domain, $2 id, $3 revision, $4 before epoch, $5 how many.
+pub(super) const PURGES: &str = "select p.id, p.scope, p.epoch, p.revision, p.requested_at, p.operation_id, o.state \
+     from desired.purges p left join operations.operations o on o.id = p.operation_id \
+     where p.domain_id = $1 and ($2::uuid is null or p.id = $2) and ($3::bigint is null or p.revision = $3) \
+     and ($4::bigint is null or p.epoch < $4) order by p.epoch desc limit $5";
+
 /// $1 stream, $2 before revision, $3 exactly revision, $4 how many: each mutation once.
 pub(super) const REVISIONS: &str = "select e.revision, e.at, e.type, e.actor_kind, e.actor_id, e.token_id, \
      e.on_behalf_of, e.note, e.operation_id, e.request_id, \
@@ -201,6 +231,10 @@ pub const ALL: &[&str] = &[
     RRSET,
     RRSETS,
     ZONE,
+    HOSTNAME,
+    HOSTNAMES,
+    CACHE,
+    PURGES,
     REVISIONS,
     HOLDER,
     IDENTITY_MOVED,

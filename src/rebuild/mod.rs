@@ -17,6 +17,7 @@ use headwater_events::dns::DomainName;
 use headwater_events::event::Projection;
 use headwater_events::ids::{ClusterId, Position};
 use headwater_projections::audit::Audit;
+use headwater_projections::follow;
 use headwater_projections::operations::Operations;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -206,7 +207,7 @@ pub trait Keep: Sync {
 }
 
 /// Builds one projection anew, or compares it; gives what differed, but for what was given to `keep`. A domain
-/// narrows `desired` and `powerdns`; the other two are built whole, and what
+/// narrows `desired` and `powerdns`; the others are built whole, and what
 /// differs of them is told of that domain only.
 ///
 /// # Errors
@@ -229,34 +230,36 @@ pub async fn run(
             desired::rebuild(&app.pool, watch).await?;
             Ok(found)
         }
+        (Projection::Edge, _) => {
+            let edge = crate::edge::signing::projection(app).await;
+            follows(app, projection, (&edge, followed::sql::EDGE_TABLES.as_slice()), intent, domain, watch)
+                .await
+        }
         (Projection::Operations, _) => {
             let operations = Operations { moved: app.progress.sender() };
-            let tables = &followed::sql::OPERATIONS_TABLES;
-            let found = followed::verify(app, &operations, tables, domain, &mut *watch).await;
-            followed_by(
-                intent,
-                or_gone(projection, found)?,
-                followed::rebuild(app, &operations, tables, watch),
-            )
-            .await
+            let followed = (&operations, followed::sql::OPERATIONS_TABLES.as_slice());
+            follows(app, projection, followed, intent, domain, watch).await
         }
         (Projection::Audit, _) => {
-            let tables = &followed::sql::AUDIT_TABLES;
-            let found = followed::verify(app, &Audit, tables, domain, &mut *watch).await;
-            followed_by(intent, or_gone(projection, found)?, followed::rebuild(app, &Audit, tables, watch))
-                .await
+            let followed = (&Audit, followed::sql::AUDIT_TABLES.as_slice());
+            follows(app, projection, followed, intent, domain, watch).await
         }
     }
 }
 
-/// What was found, after the rebuild if one is intended.
-async fn followed_by(
+/// Of what follows the log: what differed, after the rebuild if one is intended.
+async fn follows<P: follow::Projection>(
+    app: &App,
+    projection: Projection,
+    (followed, tables): (&P, &[followed::sql::Table]),
     intent: Intent,
-    found: Vec<Difference>,
-    rebuild: impl Future<Output = Result<(), RebuildError>>,
+    domain: Option<&DomainName>,
+    watch: Watch<'_>,
 ) -> Result<Vec<Difference>, RebuildError> {
+    let found = followed::verify(app, followed, tables, domain, &mut *watch).await;
+    let found = or_gone(projection, found)?;
     if intent == Intent::Rebuild {
-        rebuild.await?;
+        followed::rebuild(app, followed, tables, watch).await?;
     }
     Ok(found)
 }

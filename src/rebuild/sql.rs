@@ -4,7 +4,11 @@
 
 const TABLES: &str = include_str!("../../migrations/control/0002_desired.sql");
 const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql");
+const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
+const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 
+/// Where in its file the part of `desired` ends.
+const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
 /// Where in its file the part of `desired` ends.
 const TABLES_END: &str = "-- When each cluster was last reached";
 /// Where in its file the part of `desired` begins.
@@ -73,18 +77,24 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 11] = [
+pub(super) const COMPARED: [Table; 17] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
     table("tokens", "id"),
     Table { domain: Some("id"), ..table("domains", "id") },
     Table { domain: Some("domain_id"), ..table("rrsets", "domain_id, owner_key, type") },
+    Table { domain: Some("domain_id"), ..table("hostnames", "domain_id, owner_key") },
+    Table { domain: Some("domain_id"), ..table("sites", "domain_id") },
+    Table { domain: Some("domain_id"), ..table("purges", "domain_id, epoch") },
     table("serials", "name"),
     table("clusters", "id"),
     Table { working: "attempts,next_attempt_at,checked_at", ..table("deployments", "domain_id, cluster_id") },
     table("platform", "one"),
     table("pauses", "scope, id"),
+    table("edges", "id"),
+    table("cells", "edge_id, number"),
+    table("pools", "id"),
 ];
 
 /// Compares one table with its copy: key, live row, expected row of each that differs.
@@ -110,15 +120,19 @@ pub(super) fn compare(table: &Table, schema: &str, domain_only: bool) -> Option<
 
 /// What makes an empty copy, and what is put off until its rows are there.
 pub(super) fn make(schema: &str) -> (String, String) {
-    let tables = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
+    let own = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
+    let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
+    let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
+    let tables = format!("{own}{sites}{edges}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let puts_off = statement.lines().any(|line| line.starts_with("create index "));
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    let procedures = PROCEDURES.find(PROCEDURES_BEGIN).map_or(PROCEDURES, |at| &PROCEDURES[at..]);
-    first.push_str(procedures);
+    for procedures in [PROCEDURES, SITES, EDGES] {
+        first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
+    }
     (renamed(&first, schema), renamed(&later, schema))
 }
 
@@ -138,6 +152,7 @@ pub(super) fn write(schema: &str) -> String {
 pub(super) fn remove(schema: &str) -> String {
     format!(
         "drop schema if exists {schema} cascade; drop procedure if exists {schema}_apply; \
+         drop procedure if exists {schema}_apply_sites; drop procedure if exists {schema}_apply_edges; \
          drop procedure if exists {schema}_write"
     )
 }

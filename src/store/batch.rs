@@ -27,6 +27,7 @@ pub(super) enum Namespace {
     Tenant = 4,
     /// The rebuild of a projection; its holder is the operation of the newest one.
     Rebuild = 5,
+    Edge = 6,
 }
 
 /// A claim of a unique name.

@@ -13,7 +13,7 @@ use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitE
 use crate::secret::Secret;
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
-use headwater_events::domain::{Decided, DomainCommand, Limits, diff};
+use headwater_events::domain::{Decided, DomainCommand, Limits, diff, entity_tag};
 use headwater_events::ids::{BatchId, OperationId, Position};
 use headwater_events::reject::Reject;
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -121,17 +121,10 @@ impl CommitterHandle {
         let mut request = Request { caller, command, meta, operation };
         let mut connection = self.pool.acquire().await.map_err(unavailable)?;
         let loaded = load::load(&mut connection, &[&request], false).await.map_err(unavailable)?;
-        // An RRset has an entity tag of its own: the revision that last changed it.
         let if_match = match &request.command {
-            Command::Domain { name, command } => loaded.domains.get(name).and_then(|view| match command {
-                DomainCommand::PutRrset(rrset) => {
-                    view.get(&rrset.owner().key(), rrset.rr_type()).map(|stored| stored.changed)
-                }
-                DomainCommand::DeleteRrset { owner, rrtype } => {
-                    view.get(&owner.key(), *rrtype).map(|stored| stored.changed)
-                }
-                _ => Some(view.state.revision),
-            }),
+            Command::Domain { name, command } => {
+                loaded.domains.get(name).and_then(|view| entity_tag(view, command))
+            }
             _ => None,
         };
         let batch = Batch::new(BatchId::from_uuid(Uuid::nil()));

@@ -271,15 +271,7 @@ impl<'a> Decider<'a> {
                     let read = self.loaded.admin.get(&index).and_then(|view| view.holder);
                     self.batch.claims.push(Claim { ns, name: name.into_owned(), read, holder });
                 }
-                match aside {
-                    Aside::Nothing => {}
-                    Aside::Person { user, email } => {
-                        self.batch.aside.push(json!({"do": "person", "id": user, "email": email}));
-                    }
-                    Aside::TokenSecret { token, user, hash } => self.batch.aside.push(
-                        json!({"do": "token_secret", "id": token, "user": user, "hash": hex::encode(hash)}),
-                    ),
-                }
+                self.batch.aside.extend(beside(aside));
                 self.loaded.admin.remove(&index);
             }
         }
@@ -310,6 +302,24 @@ impl<'a> Decider<'a> {
         // What was loaded of the name's earlier holder no longer answers to it.
         self.loaded.domains.insert(create.name.clone(), made);
     }
+}
+
+/// What stands beside the log for a command, as `desired_apply` takes it.
+fn beside(aside: &Aside) -> Option<serde_json::Value> {
+    Some(match aside {
+        Aside::Nothing => return None,
+        Aside::Person { user, email } => json!({"do": "person", "id": user, "email": email}),
+        Aside::TokenSecret { token, user, hash } => {
+            json!({"do": "token_secret", "id": token, "user": user, "hash": hex::encode(hash)})
+        }
+        Aside::EdgeToken { edge, hash, seconds } => {
+            json!({"do": "edge_token", "id": edge, "hash": hex::encode(hash), "seconds": seconds})
+        }
+        Aside::EdgeIdentity { serial } => {
+            json!({"do": "edge_identity_recorded", "serial": hex::encode(serial)})
+        }
+        Aside::EdgeGone { edge } => json!({"do": "edge_forgotten", "id": edge}),
+    })
 }
 
 /// Who asks, from where and why; the client's digest stands in for its row.

@@ -3,12 +3,13 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{row, sql};
+use super::{edge, row, sites, sql};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
+use headwater_events::edge::EdgeCommand;
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
@@ -45,8 +46,9 @@ pub(super) async fn load(
     lock: bool,
 ) -> Result<Loaded, sqlx::Error> {
     let mut loaded = Loaded::default();
-    domains(connection, requests, lock, &mut loaded).await?;
+    let proxied = domains(connection, requests, lock, &mut loaded).await?;
     rrsets(connection, requests, &mut loaded).await?;
+    sites::load(connection, requests, &proxied, &mut loaded).await?;
     receipts(connection, requests, &mut loaded).await?;
     let mut needs_generation = false;
     let mut streams = Vec::new();
@@ -58,7 +60,7 @@ pub(super) async fn load(
                     loaded.missed.insert(index);
                 }
             }
-            Command::Domain { command, .. } => needs_generation |= command.owners().is_empty(),
+            Command::Domain { command, .. } => needs_generation |= command.needs_generation(),
             Command::Admin { command, .. } => streams.push(command.stream().id),
         }
     }
@@ -78,19 +80,21 @@ pub(super) async fn load(
     Ok(loaded)
 }
 
+/// Reads the domains; gives those that proxy anything.
 async fn domains(
     connection: &mut PgConnection,
     requests: &[&Request],
     lock: bool,
     loaded: &mut Loaded,
-) -> Result<(), sqlx::Error> {
+) -> Result<BTreeSet<DomainId>, sqlx::Error> {
     let named = |request: &&Request| match &request.command {
         Command::Domain { name, .. } => Some(name.clone()),
         _ => None,
     };
     let wanted: BTreeSet<DomainName> = requests.iter().filter_map(named).collect();
+    let mut proxied = BTreeSet::new();
     if wanted.is_empty() {
-        return Ok(());
+        return Ok(proxied);
     }
     let names: Vec<&str> = wanted.iter().map(DomainName::as_str).collect();
     let mut missed = BTreeSet::new();
@@ -98,6 +102,9 @@ async fn domains(
         let state = row::domain(&row)?;
         if !row.try_get::<bool, _>("locked")? {
             missed.insert(state.name.clone());
+        }
+        if row.try_get::<bool, _>("proxied")? {
+            proxied.insert(state.id);
         }
         loaded
             .heads
@@ -112,7 +119,7 @@ async fn domains(
             loaded.missed.insert(index);
         }
     }
-    Ok(())
+    Ok(proxied)
 }
 
 /// Whether what is to be restored took the place of a deleted domain: for restores alone.
@@ -163,6 +170,10 @@ async fn rrsets(
             }
             for owner in command.cuts() {
                 cuts.insert((view.state.id, owner.key()));
+            }
+            for key in command.other_owners(name) {
+                wanted.insert((view.state.id, key.clone()));
+                view.loaded.insert(key);
             }
         }
     }
@@ -327,6 +338,9 @@ pub(super) fn claimed<'a>(
                 },
             ))
         }
+        (AdminCommand::Edge { command: EdgeCommand::Create(created), .. }, _) => {
+            Some((Namespace::Edge, (&created.name).into()))
+        }
         _ => None,
     }
 }
@@ -345,6 +359,12 @@ async fn admin(
             .await?;
         view.name_taken = holder.is_some();
         view.holder = holder;
+        // The name of an edge that is gone is free; what is claimed then is claimed from it.
+        if let (Namespace::Edge, Some(holder)) = (ns, holder)
+            && edge::state(connection, holder).await?.is_none()
+        {
+            view.name_taken = false;
+        }
     }
     match command {
         AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
@@ -385,6 +405,9 @@ async fn admin(
             {
                 view.running = Some(OperationId::from_uuid(holder));
             }
+        }
+        AdminCommand::Edge { edge, command } => {
+            view.edge = edge::view(connection, edge.as_uuid(), command).await?;
         }
         _ => {}
     }

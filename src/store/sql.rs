@@ -27,7 +27,7 @@ pub(super) const APPEND: &str = "call append_batch($1, $2, $3, $4, $5, $6, $7, $
 pub(super) const DOMAINS: &str = concat!(
     "select ",
     domain_columns!(),
-    ", s.last_hash, \
+    ", s.last_hash, exists (select from desired.hostnames h where h.domain_id = d.id) as proxied, \
      case when $2 then pg_try_advisory_lock(7003, hashtext(d.id::text)) else true end as locked \
      from unnest($1::text[]) as n(name) join desired.domains d on d.name = n.name and d.current \
      join streams s on s.id = d.id and s.revision = d.revision"
@@ -44,6 +44,27 @@ pub(super) const BELOW: &str = "select n.domain_id, n.owner_key, b.owner_key, b.
      (select r.owner_key, r.type from desired.rrsets r where r.domain_id = n.domain_id \
       and r.owner_key > (n.owner_key || ' ') collate \"C\" and r.owner_key < (n.owner_key || '!') collate \"C\" \
       order by r.owner_key, r.type limit $3) b";
+/// $1, $2 domains and owner keys: these. $3, $4: these, and one below each. $5, $6 domains and hosts: one that is
+/// fetched from the host, besides the host itself.
+pub(super) const HOSTNAMES: &str = "select h.domain_id, h.owner, h.body, h.changed \
+     from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
+     join desired.hostnames h on h.domain_id = n.domain_id and h.owner_key = n.owner_key \
+     union all select h.domain_id, h.owner, h.body, h.changed from unnest($3::uuid[], $4::text[]) as n(domain_id, owner_key) \
+     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id \
+         and (n.owner_key = '' or h.owner_key = n.owner_key \
+              or (h.owner_key >= n.owner_key || ' ' and h.owner_key < n.owner_key || '!')) \
+         order by h.owner_key limit 2) h \
+     union all select h.domain_id, h.owner, h.body, h.changed from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
+     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id \
+         and h.body->'origin'->>'host' = n.host limit 2) h \
+     union all select h.domain_id, h.owner, h.body, h.changed from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
+     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id \
+         and h.body ? 'backup' and h.body->'backup'->'origin'->>'host' = n.host limit 2) h";
+
+/// $1 domains: what edges are told besides names, and how many purges have not ended.
+pub(super) const SITES: &str = "select s.domain_id, s.cache, s.cache_changed, s.cache_epoch, \
+     (select count(*) from operations.operations o where o.domain_id = s.domain_id and o.kind = 'domain.purge' \
+      and o.state in ('pending', 'running')) from desired.sites s where s.domain_id = any($1)";
 
 /// $1 callers, $2 keys, pairwise.
 pub(super) const RECEIPTS: &str = "select r.caller, r.key, r.request, r.outcome from unnest($1::uuid[], $2::uuid[]) as n(caller, key) \
@@ -125,6 +146,16 @@ pub(super) const SCOPE_EXISTS: &str = "select case $1 when 'all' then true \
 
 pub(super) const IDENTITY: &str = "select identity, generation from desired.platform";
 
+/// $1 edge.
+pub(super) const EDGE: &str = "select e.name, e.country, e.continent, e.labels, e.external_id, e.cells, e.enabled, \
+     e.drained, e.identity_serial is not null, e.cloned is not null, \
+     array(select c.number from desired.cells c where c.edge_id = e.id and c.drained order by 1) \
+     from desired.edges e where e.id = $1";
+
+/// $1 serial: whether the log tells of this identity, or it is gone.
+pub(super) const IDENTITY_RECORDED: &str = "select not exists (select from edge_identities \
+     where serial = $1 and not recorded and revoked_at is null)";
+
 /// $1 operation: whether it has ended, by its row or, where that is behind, by its stream.
 pub(super) const OPERATION_TERMINAL: &str = "select exists (select from operations.operations \
      where id = $1 and state not in ('pending', 'running')) \
@@ -135,7 +166,8 @@ pub(super) const LOG: &str =
     "select log_id, floor_position, (select coalesce(max(position), 0) from events) from log_meta";
 
 /// $1 the log's new identity.
-pub(super) const RENEW_LOG: &str = "update log_meta set log_id = $1 returning log_id";
+pub(super) const RENEW_LOG: &str =
+    "update log_meta set log_id = $1, edge_epoch = edge_epoch + 1 returning log_id";
 
 pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 
@@ -226,6 +258,8 @@ pub const ALL: &[&str] = &[
     DOMAINS,
     RRSETS,
     BELOW,
+    HOSTNAMES,
+    SITES,
     RECEIPTS,
     HEADS,
     RELATIVES,
@@ -252,6 +286,8 @@ pub const ALL: &[&str] = &[
     OPERATION_TERMINAL,
     LOG,
     RENEW_LOG,
+    EDGE,
+    IDENTITY_RECORDED,
     HEAD,
     PAGE,
     RAW_PAGE,

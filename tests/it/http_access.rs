@@ -9,8 +9,30 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, TestApi, eventually};
 
+type Row = (&'static str, &'static str, Value, u16);
+
+/// The part of [`matrix`] that is about what edges serve.
+fn sites() -> Vec<Row> {
+    vec![
+        ("get", "/api/domains/{d}/hostnames", Value::Null, 404),
+        ("get", "/api/domains/{d}/hostnames/{name}", Value::Null, 404),
+        (
+            "put",
+            "/api/domains/{d}/hostnames/{name}",
+            json!({"origin": {"scheme": "http", "host": "8.8.8.8"}}),
+            404,
+        ),
+        ("delete", "/api/domains/{d}/hostnames/{name}", Value::Null, 404),
+        ("get", "/api/domains/{d}/cache", Value::Null, 404),
+        ("patch", "/api/domains/{d}/cache", json!({"enabled": false}), 404),
+        ("get", "/api/domains/{d}/purges", Value::Null, 404),
+        ("post", "/api/domains/{d}/purges", json!({"type": "all"}), 404),
+        ("get", "/api/domains/{d}/purges/{id}", Value::Null, 404),
+    ]
+}
+
 /// Every route as a user of another tenant sees it: method, path, body, status. A route that is not here fails the test.
-fn matrix() -> Vec<(&'static str, &'static str, Value, u16)> {
+fn matrix() -> Vec<Row> {
     let rrset = || json!({"ttl": 1, "records": ["192.0.2.1"]});
     let cluster = || json!({"name": "c", "database_url_file": "/x", "dns": "192.0.2.1:53"});
     vec![
@@ -79,6 +101,30 @@ fn matrix() -> Vec<(&'static str, &'static str, Value, u16)> {
         ("post", "/api/operations/{id}/retry", Value::Null, 404),
         ("post", "/api/operations/{id}/cancel", Value::Null, 404),
     ]
+    .into_iter()
+    .chain(sites())
+    .collect()
+}
+
+/// The same for edges, cells and pools.
+fn edges() -> Vec<(&'static str, &'static str, Value, u16)> {
+    vec![
+        ("get", "/api/edges", Value::Null, 403),
+        ("post", "/api/edges", json!({"name": "e", "country": "DE", "continent": "EU"}), 403),
+        ("get", "/api/edges/{id}", Value::Null, 403),
+        ("patch", "/api/edges/{id}", json!({"country": "DE"}), 403),
+        ("delete", "/api/edges/{id}", Value::Null, 403),
+        ("post", "/api/edges/{id}/rotate-identity", Value::Null, 403),
+        ("post", "/api/edges/{id}/enable", Value::Null, 403),
+        ("post", "/api/edges/{id}/disable", Value::Null, 403),
+        ("post", "/api/edges/{id}/drain", Value::Null, 403),
+        ("post", "/api/edges/{id}/undrain", Value::Null, 403),
+        ("get", "/api/cells", Value::Null, 403),
+        ("post", "/api/cells/{id}/drain", Value::Null, 403),
+        ("post", "/api/cells/{id}/undrain", Value::Null, 403),
+        ("get", "/api/pools", Value::Null, 403),
+        ("get", "/api/pools/{id}", Value::Null, 403),
+    ]
 }
 
 /// Every (method, path) of the API, as the code describes it.
@@ -127,7 +173,7 @@ async fn nobody_without_a_token_and_no_stranger_reaches_anything() {
     let open = ("post".to_owned(), "/api/tokens/revoke".to_owned());
     let mut left = described();
     assert!(left.remove(&open));
-    for (method, path, body, status) in matrix() {
+    for (method, path, body, status) in matrix().into_iter().chain(edges()) {
         let route = path.split('?').next().unwrap_or(path);
         left.remove(&(method.to_owned(), route.to_owned()));
         let filled = fill(path, &ids);

@@ -289,6 +289,80 @@ fn pauses() -> Vec<Row> {
     rows
 }
 
+fn sites() -> Vec<Row> {
+    let wrong = "invalid_type";
+    vec![
+        (
+            "put",
+            "/api/domains/{d}/hostnames/{name}",
+            json!({"origin": {"scheme": 1, "host": "a..b", "port": 0, "x": 1}, "backup": 5, "y": 2}),
+            vec![
+                ("/backup", wrong),
+                ("/origin/host", "invalid_host"),
+                ("/origin/port", "out_of_range"),
+                ("/origin/scheme", wrong),
+                ("/origin/x", "unknown_field"),
+                ("/y", "unknown_field"),
+            ],
+        ),
+        (
+            "patch",
+            "/api/domains/{d}/cache",
+            json!({"enabled": 1, "edge_ttl_seconds": "x", "mode": "y", "z": 1}),
+            vec![
+                ("/edge_ttl_seconds", wrong),
+                ("/enabled", wrong),
+                ("/mode", "unsupported"),
+                ("/z", "unknown_field"),
+            ],
+        ),
+        (
+            "post",
+            "/api/domains/{d}/purges",
+            json!({"x": 1}),
+            vec![("/type", "missing"), ("/x", "unknown_field")],
+        ),
+        (
+            "post",
+            "/api/domains/{d}/purges",
+            json!({"type": "tags", "tags": []}),
+            vec![("/type", "unsupported")],
+        ),
+    ]
+}
+
+fn edges() -> Vec<Row> {
+    let wrong = "invalid_type";
+    vec![
+        (
+            "post",
+            "/api/edges",
+            json!({"name": 1, "cells": "x", "labels": {"a": 1}, "external_id": [], "z": 1}),
+            vec![
+                ("/cells", wrong),
+                ("/continent", "missing"),
+                ("/country", "missing"),
+                ("/external_id", wrong),
+                ("/labels/a", wrong),
+                ("/name", wrong),
+                ("/z", "unknown_field"),
+            ],
+        ),
+        (
+            "patch",
+            "/api/edges/{id}",
+            json!({"country": 1, "continent": 2, "labels": [], "external_id": 3, "name": "x"}),
+            vec![
+                ("/continent", wrong),
+                ("/country", wrong),
+                ("/external_id", wrong),
+                ("/labels", wrong),
+                ("/name", "unknown_field"),
+            ],
+        ),
+    ]
+}
+
 fn faults(answer: &Answer) -> Vec<(String, String)> {
     let body = answer.json();
     let text = |fault: &Value, key: &str| fault[key].as_str().unwrap().to_owned();
@@ -308,7 +382,7 @@ async fn every_fault_of_every_body_is_told_at_once() {
     let head = api.head().await;
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     for (method, path, body, mut expected) in
-        [rrsets(), batches(), domains(), accounts(), clusters(), pauses()].concat()
+        [rrsets(), batches(), domains(), accounts(), clusters(), pauses(), sites(), edges()].concat()
     {
         seen.insert((method.to_owned(), path.to_owned()));
         let target = path.replace("{d}", "example.test").replace("{name}", "www").replace("{type}", "A");

@@ -294,7 +294,7 @@ async fn two_processes_carry_out_each_operation_once() {
         tokio::spawn(runner::run(world.app.clone()));
     }
     for _ in 0..3 {
-        for projection in [Projection::Desired, Projection::Operations, Projection::Audit] {
+        for projection in [Projection::Desired, Projection::Edge, Projection::Operations, Projection::Audit] {
             let operation = ask(&world.app, Work::Rebuild, projection).await;
             let end = ended(&world.app.pool, operation).await;
             assert_eq!(end["state"], "succeeded", "{projection:?}: {end}");
@@ -309,7 +309,7 @@ async fn two_processes_carry_out_each_operation_once() {
             .fetch_one(&world.app.pool)
             .await
             .unwrap();
-    assert_eq!(rows, 10);
+    assert_eq!(rows, 13);
 }
 
 #[tokio::test]

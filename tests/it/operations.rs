@@ -237,7 +237,15 @@ async fn the_projection_is_a_function_of_the_log() {
     let finished = crate::imperative::ask(&world.app, Work::Rebuild, Projection::Audit).await;
     let result = Some(OperationResult { differences: 2, ms: 5 });
     let (state, partial) = ("succeeded".into(), Vec::new());
-    let finished = OperationFinished { operation: finished, state, partial, error: None, result };
+    let finished = OperationFinished {
+        operation: finished,
+        state,
+        partial,
+        error: None,
+        result,
+        cells: Vec::new(),
+        warnings: Vec::new(),
+    };
     world.admin(AdminCommand::FinishOperation { domain: None, tenant: None, finished }).await;
     let operation = crate::imperative::ask(&world.app, Work::Verify, Projection::Desired).await;
     world.admin(AdminCommand::CancelOperation { operation }).await;

@@ -311,7 +311,7 @@ async fn check(demo: &Demo, client: &Client, acknowledged: &[(String, String, St
 
     let (code, text) = demo.headwater(&["audit", "verify"]);
     assert_eq!(code, 0, "{text}");
-    for projection in ["desired", "powerdns", "operations", "audit"] {
+    for projection in ["desired", "powerdns", "edge", "operations", "audit"] {
         let (code, text) = demo.headwater(&["projection", "verify", projection]);
         assert_eq!(code, 0, "{projection}: {text}");
     }

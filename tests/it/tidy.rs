@@ -15,6 +15,7 @@ const ALLOWED_PATH_DEPENDENCIES: &[(&str, &str)] = &[
     ("headwater", "headwater-projections"),
     ("headwater", "headwater-edge-wire"),
     ("headwater-projections", "headwater-events"),
+    ("headwater-projections", "headwater-edge-wire"),
     ("headwater-edge", "headwater-edge-wire"),
 ];
 /// The longest file.

@@ -3,6 +3,7 @@
 use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, operation, platform};
 use crate::actor::{self, Access, Caller, Verb};
 use crate::domain::{Decided, Decision};
+use crate::edge::{self, EdgeCommand, PoolCreated};
 use crate::envelope::NewEvent;
 use crate::event::{
     Event, MemberAdded, MemberRemoved, PlatformInitialized, TenantCreated, TokenCreated, TokenRevoked,
@@ -81,6 +82,19 @@ pub fn decide(
         AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation),
         AdminCommand::FinishOperation { domain, tenant, finished } => {
             operation::finish(view, command, domain, *tenant, finished)
+        }
+        AdminCommand::Edge { edge, command: wanted } => {
+            if let EdgeCommand::Create(created) = wanted {
+                free(view, "edge", &created.name)?;
+            }
+            match edge::decide(*edge, &view.edge, wanted)? {
+                events if events.is_empty() => unchanged,
+                events => plain(view, command, events),
+            }
+        }
+        AdminCommand::CreateSharedPool if view.revision > Revision::ZERO => unchanged,
+        AdminCommand::CreateSharedPool => {
+            plain(view, command, vec![Event::PoolCreated(PoolCreated::shared())])
         }
     }
 }

@@ -13,11 +13,14 @@ pub use platform::reason_faults;
 
 use crate::actor::Resource;
 use crate::dns::DomainName;
+use crate::edge::{EdgeCommand, EdgeView};
 use crate::event::{
     ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
     OperationFinished, OperationRequested, PauseScope,
 };
-use crate::ids::{ClusterId, DomainId, OperationId, Revision, StreamRef, TenantId, TokenId, UserId};
+use crate::ids::{
+    ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
+};
 use crate::time::Timestamp;
 
 /// Octets of a tenant's, cluster's or edge's name, at most.
@@ -208,6 +211,15 @@ pub enum AdminCommand {
         /// How it ended.
         finished: OperationFinished,
     },
+    /// A command on an edge.
+    Edge {
+        /// Which.
+        edge: EdgeId,
+        /// How.
+        command: EdgeCommand,
+    },
+    /// Make the pool that every cell belongs to.
+    CreateSharedPool,
 }
 
 /// What `PATCH` says of a DNS cluster; what is none stays.
@@ -254,6 +266,8 @@ pub struct AdminView {
     pub identity: Option<(DnsIdentity, u32)>,
     /// The operation has ended already.
     pub operation_terminal: bool,
+    /// The edge as it is.
+    pub edge: EdgeView,
 }
 
 impl AdminCommand {
@@ -276,6 +290,8 @@ impl AdminCommand {
                 StreamRef::operation(*operation)
             }
             Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
+            Self::Edge { edge, .. } => StreamRef::edge(*edge),
+            Self::CreateSharedPool => StreamRef::pool(PoolId::SHARED),
         }
     }
 

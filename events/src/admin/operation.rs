@@ -50,6 +50,8 @@ pub(super) fn cancel(
         partial: Vec::new(),
         error: None,
         result: None,
+        cells: Vec::new(),
+        warnings: Vec::new(),
     };
     finish(view, command, &None, None, &cancelled)
 }

@@ -59,8 +59,12 @@ impl RrType {
     pub const AAAA: Self = Self(28);
     /// The location of a service.
     pub const SRV: Self = Self(33);
+    /// A whole subtree that is another one.
+    pub const DNAME: Self = Self(39);
     /// Which authorities may issue certificates.
     pub const CAA: Self = Self(257);
+    /// A name whose addresses are those of another one, flattened when the zone is rendered.
+    pub const ALIAS: Self = Self(65401);
 
     /// Reads a mnemonic or `TYPEnnn`, in any case. Being readable does not make a type writable.
     pub fn parse(input: &str) -> Result<Self, DnsFault> {

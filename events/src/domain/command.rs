@@ -1,9 +1,11 @@
 //! What a caller may ask of a domain. Values are parsed already: a command
 //! holds no text that could still be wrong by itself.
 
-use crate::dns::{DomainName, OwnerName, Rdata, RrSet, RrType, Ttl};
-use crate::ids::{DomainId, Revision, TenantId};
-use std::collections::BTreeMap;
+use super::cache::CachePatch;
+use super::hostname::{HostnameBody, answers_for_proxy, origin_owners};
+use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
+use crate::ids::{DomainId, PurgeId, Revision, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Make a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +117,40 @@ pub enum DomainCommand {
     },
     /// Change many RRsets atomically, judged at the end state.
     ChangeRrsets(Vec<RrsetChange>),
+    /// Proxy a name (`PUT` on a hostname).
+    PutHostname {
+        /// The name.
+        owner: OwnerName,
+        /// What is proxied under it.
+        body: HostnameBody,
+    },
+    /// Proxy a name no longer (`DELETE` on a hostname).
+    DeleteHostname {
+        /// The name.
+        owner: OwnerName,
+    },
+    /// Change how answers are kept.
+    PatchCache(CachePatch),
+    /// Let go of everything that edges keep.
+    Purge {
+        /// The id that the purge gets.
+        id: PurgeId,
+    },
+}
+
+/// Which proxied names, and whether the rest of a site, a decision must see.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SiteNeeds {
+    /// These names.
+    pub at: BTreeSet<OwnerKey>,
+    /// These names and one below each, if there is one.
+    pub below: BTreeSet<OwnerKey>,
+    /// One whose origin is this host.
+    pub fetched_from: Option<String>,
+    /// The cache's policy and its epoch.
+    pub cache: bool,
+    /// Whether the command is about the site itself, so that it must be read even where no name is proxied.
+    pub own: bool,
 }
 
 impl DomainCommand {
@@ -123,8 +159,57 @@ impl DomainCommand {
         match self {
             Self::Patch(_) | Self::Delete | Self::Restore => Vec::new(),
             Self::PutRrset(rrset) => vec![rrset.owner()],
-            Self::DeleteRrset { owner, .. } => vec![owner],
+            Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
+            Self::DeleteHostname { .. } | Self::PatchCache(_) | Self::Purge { .. } => Vec::new(),
+        }
+    }
+
+    /// Owners besides [`Self::owners`] whose RRsets the decision must see: cuts above a proxied name, and what its
+    /// origins hold in the same zone.
+    pub fn other_owners(&self, zone: &DomainName) -> BTreeSet<OwnerKey> {
+        let Self::PutHostname { owner, body } = self else { return BTreeSet::new() };
+        let above = owner.ancestors().chain(std::iter::once(OwnerName::apex()));
+        above.map(|owner| owner.key()).chain(origin_owners(body, zone)).collect()
+    }
+
+    /// Whether the decision depends on the platform's generation: it tells an SOA serial.
+    pub fn needs_generation(&self) -> bool {
+        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore)
+    }
+
+    /// What of the site the decision must see.
+    pub fn site_needs(&self, zone: &DomainName) -> SiteNeeds {
+        let mut needs = SiteNeeds::default();
+        match self {
+            Self::Patch(_) | Self::Delete | Self::Restore | Self::DeleteRrset { .. } => {}
+            Self::PutRrset(rrset) => needs.beside(rrset.owner(), rrset.rr_type()),
+            Self::ChangeRrsets(changes) => {
+                changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));
+            }
+            Self::PutHostname { owner, body } => {
+                needs.at = origin_owners(body, zone);
+                needs.at.insert(owner.key());
+                needs.fetched_from = Some(owner.absolute(zone));
+                needs.own = true;
+            }
+            Self::DeleteHostname { owner } => {
+                needs.at.insert(owner.key());
+                needs.own = true;
+            }
+            Self::PatchCache(_) | Self::Purge { .. } => (needs.cache, needs.own) = (true, true),
+        }
+        needs
+    }
+}
+
+impl SiteNeeds {
+    /// What an RRset must not stand beside or above.
+    fn beside(&mut self, owner: &OwnerName, rrtype: RrType) {
+        if answers_for_proxy(rrtype) {
+            self.at.insert(owner.key());
+        } else if matches!(rrtype, RrType::NS | RrType::DNAME) {
+            self.below.insert(owner.key());
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
-use super::rrsets;
 use super::state::DomainView;
+use super::{cache, hostname, rrsets};
 use crate::actor::{self, Caller, Resource, Verb};
+use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
 use crate::event::{Change, DomainDeleted, DomainRestored, DomainSettings, Event};
 use crate::ids::{OperationId, Revision, StreamRef};
@@ -113,10 +114,29 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
             check(context.precondition, Some(domain.revision))?;
             rrsets::change(view, changes, rrsets::Origin::Batch, context)
         }
+        DomainCommand::PutHostname { owner, body } => hostname::put(view, owner, body, context),
+        DomainCommand::DeleteHostname { owner } => hostname::delete(view, owner, context),
+        DomainCommand::PatchCache(patch) => cache::patch(view, patch, context),
+        DomainCommand::Purge { id } => cache::purge(view, *id, context),
     }
 }
 
-fn check(precondition: &Precondition, current: Option<Revision>) -> Result<(), Reject> {
+/// The revision by which a command's resource is conditioned; none when it does not exist. RRsets, hostnames and
+/// settings have entity tags of their own: the revision that last changed them.
+pub fn entity_tag(view: &DomainView, command: &DomainCommand) -> Option<Revision> {
+    let rrset = |owner: &OwnerName, rrtype| view.get(&owner.key(), rrtype).map(|stored| stored.changed);
+    match command {
+        DomainCommand::PutRrset(rrset_put) => rrset(rrset_put.owner(), rrset_put.rr_type()),
+        DomainCommand::DeleteRrset { owner, rrtype } => rrset(owner, *rrtype),
+        DomainCommand::PutHostname { owner, .. } | DomainCommand::DeleteHostname { owner } => {
+            view.hostnames.get(&owner.key()).map(|stored| stored.changed)
+        }
+        DomainCommand::PatchCache(_) => Some(view.site.cache_changed),
+        _ => Some(view.state.revision),
+    }
+}
+
+pub(super) fn check(precondition: &Precondition, current: Option<Revision>) -> Result<(), Reject> {
     if precondition.holds(current) { Ok(()) } else { Err(Reject::RevisionMismatch { current }) }
 }
 
@@ -257,6 +277,10 @@ fn difference(event: &Event) -> Value {
             row(format!("/rrsets/{}/{}", e.name, e.rrtype), json!(e.before), Value::Null)
         }
         Event::DomainUpdated(e) => row("/".into(), json!(e.before), json!(e.after)),
+        Event::HostnameReplaced(e) => row(format!("/hostnames/{}", e.name), json!(e.before), json!(e.after)),
+        Event::HostnameDeleted(e) => row(format!("/hostnames/{}", e.name), json!(e.before), Value::Null),
+        Event::CacheChanged(e) => row("/cache".into(), json!(e.before), json!(e.after)),
+        Event::PurgeRequested(e) => row("/cache/epoch".into(), json!(e.before), json!(e.after)),
         Event::DomainDeleted(e) => row("/status".into(), json!(e.before), json!("deprovisioning")),
         Event::DomainRestored(e) => row("/status".into(), json!("deprovisioning"), json!(e.status)),
         other => {

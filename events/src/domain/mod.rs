@@ -1,17 +1,30 @@
 //! The domain aggregate: what a caller may ask of it (`command`), what a
 //! decision reads of it (`state`), and the decision itself (`decide`).
 
+mod cache;
 mod command;
 mod create;
 mod cuts;
 mod decide;
+pub mod destination;
+mod hostname;
+mod origin;
 mod rrsets;
 mod state;
 
-pub use command::{CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
+pub use cache::{CachePatch, CachePolicy, PurgeRequested, PurgeScope, UNSUPPORTED_FIELDS};
+pub use command::{
+    CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange, SiteNeeds,
+};
 pub use create::{create, tag_faults};
-pub use decide::{Context, Decided, Decision, Limits, decide, diff};
-pub use state::{DomainState, DomainView, NameView, RrsetId, StoredRrset, name_key, soa_serial};
+pub use decide::{Context, Decided, Decision, Limits, decide, diff, entity_tag};
+pub use hostname::{
+    Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
+};
+pub use origin::{Origin, OriginInput, Scheme};
+pub use state::{
+    DomainState, DomainView, NameView, RrsetId, SiteState, StoredHostname, StoredRrset, name_key, soa_serial,
+};
 
 /// Labels of one resource, at most.
 pub const LABELS_MAX_COUNT: usize = 32;
@@ -25,3 +38,5 @@ pub const EXTERNAL_ID_MAX_BYTES: usize = 255;
 pub const BATCH_MAX_CHANGES: usize = 5_000;
 /// RRsets from which on deleting more than half of them is guarded.
 pub const MASS_DELETE_FLOOR_RRSETS: i64 = 20;
+/// Purges of one domain that have not ended, at most.
+pub const PURGES_MAX_OUTSTANDING: i64 = 100;

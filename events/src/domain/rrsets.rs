@@ -3,6 +3,7 @@
 
 use super::command::RrsetChange;
 use super::decide::{Context, Decided, change_fault, decided};
+use super::hostname::answers_for_proxy;
 use super::state::DomainView;
 use super::{BATCH_MAX_CHANGES, MASS_DELETE_FLOOR_RRSETS, cuts};
 use crate::dns::{DnsFault, DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrSetBody, RrType, Ttl};
@@ -42,6 +43,7 @@ pub(super) fn change(
     let touched = apply(view, changes, origin, context, &mut faults);
     owner_rules(view, &touched, origin, &mut faults);
     a_labels(changes, origin, &mut faults);
+    proxy_rules(view, &touched, origin, &mut faults);
     let sums = Sums::of(view, &touched);
     if sums.records_after > context.limits.records_per_domain && sums.records_after > view.state.records {
         faults.push(Fault::at(
@@ -215,6 +217,30 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
                 "cname_conflict",
                 format!("{owner} is a CNAME: nothing else can stand at its name"),
             );
+        }
+    }
+}
+
+/// What answers for a proxied name is derived, so nothing else may; and what is proxied lies in this zone, so no cut
+/// and no DNAME may stand above it.
+fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
+    for ((key, rrtype), (owner, body, index)) in touched {
+        if body.is_none() {
+            continue;
+        }
+        if answers_for_proxy(*rrtype) && view.hostnames.contains_key(key) {
+            let detail = format!("{owner} is proxied, so its answer is derived: delete the hostname first");
+            faults.push(change_fault(origin, *index, "hostname_conflict", detail));
+        }
+        let hides = |other: &OwnerKey| match *rrtype {
+            RrType::NS => !owner.is_apex() && (other == key || other.is_below(key)),
+            RrType::DNAME => other.is_below(key),
+            _ => false,
+        };
+        if let Some(hidden) = view.hostnames.values().find(|stored| hides(&stored.owner.key())) {
+            let detail =
+                format!("{} is proxied and would lie at or below the cut: delete it first", hidden.owner);
+            faults.push(change_fault(origin, *index, "hostname_conflict", detail));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What a decision reads: the domain itself and the owners that the command
 //! touches, never the zone and never the history.
 
+use super::cache::CachePolicy;
+use super::hostname::HostnameBody;
 use crate::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType};
 use crate::event::{DomainCreated, DomainStatus, Event, Labels};
 use crate::ids::{DomainId, Revision, TenantId};
@@ -79,6 +81,41 @@ pub struct StoredRrset {
     pub changed: Revision,
 }
 
+/// A proxied name as `desired` holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredHostname {
+    /// The name, relative to the domain.
+    pub owner: OwnerName,
+    /// What is proxied under it.
+    pub body: HostnameBody,
+    /// The revision that last changed it.
+    pub changed: Revision,
+}
+
+/// What `desired` holds of a domain for the edges besides its proxied names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteState {
+    /// How answers are kept.
+    pub cache: CachePolicy,
+    /// The revision that last changed the policy; that of the creation at first.
+    pub cache_changed: Revision,
+    /// Part of every key of the cache.
+    pub cache_epoch: u64,
+    /// Purges whose operations have not ended.
+    pub purges_outstanding: i64,
+}
+
+impl Default for SiteState {
+    fn default() -> Self {
+        Self {
+            cache: CachePolicy::default(),
+            cache_changed: Revision::new(1),
+            cache_epoch: 0,
+            purges_outstanding: 0,
+        }
+    }
+}
+
 /// A domain and every RRset of the owners that a command touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainView {
@@ -93,13 +130,24 @@ pub struct DomainView {
     /// Until when the deleted domain was held that this one took the name of, where both have the same owner. Read for
     /// a restore alone.
     pub replaced: Option<Timestamp>,
+    /// Proxied names that the command's decision depends on; others may be missing.
+    pub hostnames: BTreeMap<OwnerKey, StoredHostname>,
+    /// What the edges are told besides; the beginning of it where the command does not touch it.
+    pub site: SiteState,
 }
 
 impl DomainView {
     /// A view in which no owner has been read yet.
     pub fn bare(state: DomainState) -> Self {
-        let (rrsets, below, loaded) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { state, rrsets, below, loaded, replaced: None }
+        Self {
+            state,
+            rrsets: BTreeMap::new(),
+            below: BTreeMap::new(),
+            loaded: BTreeSet::new(),
+            replaced: None,
+            hostnames: BTreeMap::new(),
+            site: SiteState::default(),
+        }
     }
 
     /// The RRset, if it exists.
@@ -169,6 +217,31 @@ impl DomainView {
                 if let Some(types) = self.rrsets.get_mut(&key) {
                     types.remove(&deleted.rrtype);
                 }
+            }
+            other => self.evolve_site(other, revision),
+        }
+    }
+}
+
+impl DomainView {
+    /// The part of [`Self::evolve`] that is about edges.
+    fn evolve_site(&mut self, event: &Event, revision: Revision) {
+        match event {
+            Event::HostnameReplaced(put) => {
+                let (owner, body) = (put.name.clone(), put.after.clone());
+                let stored = StoredHostname { owner, body, changed: revision };
+                self.hostnames.insert(put.name.key(), stored);
+            }
+            Event::HostnameDeleted(deleted) => {
+                self.hostnames.remove(&deleted.name.key());
+            }
+            Event::CacheChanged(change) => {
+                self.site.cache.clone_from(&change.after);
+                self.site.cache_changed = revision;
+            }
+            Event::PurgeRequested(purge) => {
+                self.site.cache_epoch = purge.after;
+                self.site.purges_outstanding += i64::from(self.state.status.is_served());
             }
             _ => {}
         }

@@ -181,6 +181,8 @@ fn events_of_targets_and_operations_name_whom_they_concern() {
         partial: Vec::new(),
         error: None,
         result: None,
+        cells: Vec::new(),
+        warnings: Vec::new(),
     };
     let finish =
         AdminCommand::FinishOperation { domain: Some((DOMAIN, zone())), tenant: Some(TENANT), finished };

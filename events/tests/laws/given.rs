@@ -150,6 +150,9 @@ fn event(event: &Event) -> String {
             let external_id = change.after.external_id.as_deref().unwrap_or("-");
             format!("settings {} {external_id} {}", labels.join(","), change.after.serial_base)
         }
+        Event::HostnameReplaced(put) => format!("+host {} {}", put.name, put.after.origin.host),
+        Event::HostnameDeleted(gone) => format!("-host {}", gone.name),
+        Event::PurgeRequested(purge) => format!("purge {}->{}", purge.before, purge.after),
         other => other.type_name().to_owned(),
     }
 }

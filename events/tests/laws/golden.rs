@@ -8,8 +8,13 @@ use std::path::{Path, PathBuf};
 
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
+use headwater_events::domain::{
+    Backup, CachePolicy, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested,
+    PurgeScope, Scheme,
+};
+use headwater_events::edge::*;
 use headwater_events::event::*;
-use headwater_events::ids::{ClusterId, OperationId, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{ClusterId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -124,6 +129,8 @@ fn account_samples() -> Vec<Event> {
                 target: Some(ClusterId::from_uuid(id(5))),
             }),
             result: None,
+            cells: Vec::new(),
+            warnings: Vec::new(),
         }),
         Event::OperationRequested(OperationRequested {
             kind: Work::Rebuild,
@@ -180,13 +187,102 @@ fn target_samples() -> Vec<Event> {
     ]
 }
 
+fn origin(scheme: Scheme, host: &str) -> Origin {
+    let https = scheme == Scheme::Https;
+    Origin {
+        scheme,
+        host: host.into(),
+        port: if https { 443 } else { 80 },
+        host_header: "www.example.com".into(),
+        sni: https.then(|| host.to_owned()),
+        verify_tls: true,
+        connect_timeout_ms: 3_000,
+        response_timeout_ms: 30_000,
+        retries: 1,
+        websocket: https,
+    }
+}
+
+fn site_samples() -> Vec<Event> {
+    let plain = HostnameBody { origin: origin(Scheme::Http, "192.0.2.10"), backup: None, health: None };
+    let whole = HostnameBody {
+        origin: origin(Scheme::Https, "origin.example.org"),
+        backup: Some(Backup {
+            origin: origin(Scheme::Http, "2001:db8::1"),
+            failure_threshold: 3,
+            recovery_threshold: 2,
+            hold_down_seconds: 30,
+            failback_delay_seconds: 60,
+        }),
+        health: Some(Health { path: "/healthz?deep=1".into(), interval_seconds: 60 }),
+    };
+    let cache = CachePolicy::default();
+    vec![
+        Event::HostnameReplaced(Box::new(HostnameReplaced {
+            name: OwnerName::from_canonical("www").unwrap(),
+            before: Some(plain.clone()),
+            after: whole,
+        })),
+        Event::HostnameDeleted(Box::new(HostnameDeleted {
+            name: OwnerName::from_canonical("*.shop").unwrap(),
+            before: plain,
+        })),
+        Event::CacheChanged(Change {
+            before: cache.clone(),
+            after: CachePolicy { enabled: false, edge_ttl_seconds: 600, ..cache },
+        }),
+        Event::PurgeRequested(PurgeRequested {
+            purge: PurgeId::from_uuid(id(6)),
+            scope: PurgeScope::All,
+            before: 0,
+            after: 1,
+        }),
+    ]
+}
+
+fn edge_samples() -> Vec<Event> {
+    let settings = |external_id: Option<&str>| EdgeSettings {
+        country: "DE".into(),
+        continent: "EU".into(),
+        labels: labels(),
+        external_id: external_id.map(str::to_owned),
+    };
+    vec![
+        Event::EdgeCreated(EdgeCreated {
+            name: "fra1".into(),
+            country: "DE".into(),
+            continent: "EU".into(),
+            cells: 8,
+            labels: labels(),
+            external_id: Some("4711".into()),
+        }),
+        Event::EdgeUpdated(Change { before: settings(None), after: settings(Some("4711")) }),
+        Event::EdgeEnabled(Nothing {}),
+        Event::EdgeDisabled(Nothing {}),
+        Event::EdgeDrained(Nothing {}),
+        Event::EdgeUndrained(Nothing {}),
+        Event::CellDrained(CellSwitched { cell: 3 }),
+        Event::CellUndrained(CellSwitched { cell: 3 }),
+        Event::EdgeIdentityIssued(IdentityIssued {
+            serial: "0b".repeat(16),
+            key: "ab".repeat(32),
+            not_after: AT,
+        }),
+        Event::EdgeIdentityRevoked(IdentityRevoked { reason: RevocationReason::Rotated }),
+        Event::EdgeIdentityCloned(IdentityCloned { serial: "0b".repeat(16), sign: CloneSign::Sources }),
+        Event::EdgeDeleted(EdgeDeleted { name: "fra1".into() }),
+        Event::PoolCreated(PoolCreated::shared()),
+    ]
+}
+
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
 #[test]
 fn every_event_that_was_ever_written_is_read_and_written_the_same() {
-    let samples = [domain_samples(), account_samples(), target_samples()].concat();
+    let samples =
+        [domain_samples(), account_samples(), target_samples(), site_samples(), edge_samples()].concat();
     let sampled: BTreeSet<_> = samples.iter().map(|event| (event.type_name(), event.schema())).collect();
     assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "one sample of each type");
     for event in &samples {

@@ -1,6 +1,7 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
+use super::edges;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::event::{DeploymentFact, Event, PauseScope};
@@ -127,6 +128,7 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
     match (e.stream.kind, e.domain) {
         (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
         (StreamKind::DnsCluster, domain) => fold_cluster(changes, e, domain.map(|d| d.0)),
+        (StreamKind::Edge | StreamKind::Pool, _) => changes.others.extend(edges::change(e)),
         _ => fold_account(changes, e),
     }
 }
@@ -149,6 +151,9 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
     })
 }
 
+/// Kinds of operations that are carried out on edges as well as on DNS clusters.
+pub const EDGE_KINDS: [&str; 3] = ["domain.hostname", "domain.cache", "domain.purge"];
+
 fn operation_kind(event: &Event) -> &'static str {
     match event {
         Event::DomainCreated(_) => "domain.create",
@@ -157,6 +162,9 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::DomainUpdated(_) => "domain.update",
         Event::ClusterEnabled(_) => "dns_cluster.enable",
         Event::OperationRequested(requested) => requested.kind.name(),
+        Event::HostnameReplaced(_) | Event::HostnameDeleted(_) => "domain.hostname",
+        Event::CacheChanged(_) => "domain.cache",
+        Event::PurgeRequested(_) => "domain.purge",
         _ => "domain.rrsets",
     }
 }
@@ -182,10 +190,13 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
             "do": "domain_settings", "id": id, "labels": change.after.labels,
             "external_id": change.after.external_id, "serial_base": change.after.serial_base,
         })),
-        Event::DomainDeleted(deleted) => changes.others.push(json!({
-            "do": "domain_deleted", "id": id, "name": name, "tenant": e.tenant,
-            "hold_until": deleted.hold_until, "last_serial": deleted.last_serial,
-        })),
+        Event::DomainDeleted(deleted) => {
+            changes.others.push(json!({
+                "do": "domain_deleted", "id": id, "name": name, "tenant": e.tenant,
+                "hold_until": deleted.hold_until, "last_serial": deleted.last_serial,
+            }));
+            changes.others.push(json!({"do": "site_touch", "id": id, "revision": e.revision}));
+        }
         Event::DomainRestored(restored) => {
             changes.others.push(json!({
                 "do": "domain_restored", "id": id, "tenant": e.tenant, "status": restored.status.name(),
@@ -193,6 +204,7 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
             if restored.status.is_served() {
                 changes.others.push(json!({"do": "deploy", "id": id, "revision": e.revision, "at": e.at}));
             }
+            changes.others.push(json!({"do": "site_touch", "id": id, "revision": e.revision}));
         }
         Event::RrsetReplaced(put) => {
             rrsets = i64::from(put.before.is_none());
@@ -213,9 +225,30 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
                 .rrsets
                 .insert(RrsetRow { domain: id, key: deleted.name.key(), rrtype: deleted.rrtype }, None);
         }
-        _ => {}
+        other => changes.others.extend(site_change(e, id, other)),
     }
     changes.touch(id, e, rrsets, records);
+}
+
+/// What changes of what edges are told of a domain.
+fn site_change(e: &Folded<'_>, id: DomainId, event: &Event) -> Option<Value> {
+    Some(match event {
+        Event::HostnameReplaced(put) => json!({
+            "do": "hostname_put", "id": id, "key": put.name.key(), "owner": put.name, "body": put.after,
+            "revision": e.revision,
+        }),
+        Event::HostnameDeleted(deleted) => {
+            json!({"do": "hostname_delete", "id": id, "key": deleted.name.key(), "revision": e.revision})
+        }
+        Event::CacheChanged(change) => {
+            json!({"do": "cache_put", "id": id, "cache": change.after, "revision": e.revision})
+        }
+        Event::PurgeRequested(purge) => json!({
+            "do": "purge_put", "id": id, "purge": purge.purge, "scope": purge.scope, "epoch": purge.after,
+            "operation": e.operation, "revision": e.revision, "at": e.at,
+        }),
+        _ => return None,
+    })
 }
 
 fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>) {

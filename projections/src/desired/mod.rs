@@ -2,7 +2,9 @@
 //! its own writes; rebuilt beside the live one and switched.
 
 mod change;
+mod edges;
 
 pub use change::{
-    Changes, DomainTouch, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row, pause_key,
+    Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row,
+    pause_key,
 };

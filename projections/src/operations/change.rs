@@ -1,12 +1,15 @@
 //! Pure: how operations begin, run and end, event by event in the order of the
 //! log, so that the size of a page never changes the result. An operation on a
 //! domain succeeds when every enabled target has verified its revision or a later
-//! one, and names the disabled ones that have not; what facts alone do not tell arrives as `operation.finished`. The first
+//! one, and names the disabled ones that have not (one that edges carry out too waits for its
+//! cells as well, which only the deadline sees); what facts alone do not tell arrives as `operation.finished`. The first
 //! end in the log is final.
 
-use crate::desired::{Folded, OperationRow, operation_row};
+use crate::desired::{EDGE_KINDS, Folded, OperationRow, operation_row};
 use headwater_events::envelope::Recorded;
-use headwater_events::event::{DeploymentFact, Event, OperationError, OperationFinished, OperationResult};
+use headwater_events::event::{
+    CellRef, DeploymentFact, Event, OperationError, OperationFinished, OperationResult,
+};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, Revision, StreamKind};
 use headwater_events::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +68,10 @@ pub struct Target {
 pub struct Ending {
     /// Targets that were out of service.
     pub partial: Vec<ClusterId>,
+    /// Cells that were out of service.
+    pub cells: Vec<CellRef>,
+    /// What whoever asked may want to know.
+    pub warnings: Vec<String>,
     /// Why it failed.
     pub error: Option<OperationError>,
     /// What imperative work came to.
@@ -82,6 +89,9 @@ pub struct Operation {
     pub domain: Option<DomainId>,
     /// The cluster it is about, where it is not about a domain.
     pub cluster: Option<ClusterId>,
+    /// Whether it waits for cells too, whose words are no facts of the log: then only `operation.finished` or a
+    /// rejection ends it.
+    pub awaits_edges: bool,
     /// The revision it carries out.
     pub revision: Revision,
     /// Where it stands.
@@ -173,6 +183,7 @@ impl Board {
                 Operation {
                     domain: row.domain,
                     cluster,
+                    awaits_edges: EDGE_KINDS.contains(&row.kind),
                     revision: row.revision,
                     state: State::Pending,
                     served: false,
@@ -211,6 +222,8 @@ impl Board {
         let Some(state) = State::from_name(&finished.state) else { return };
         let ending = Ending {
             partial: finished.partial.clone(),
+            cells: finished.cells.clone(),
+            warnings: finished.warnings.clone(),
             error: finished.error.clone(),
             result: finished.result.clone(),
             superseded_by: None,
@@ -303,6 +316,9 @@ impl Board {
             .collect();
         let Some(&(newest, newest_id)) = done.last() else { return };
         for (revision, id) in done {
+            if self.operations.get(&id).is_some_and(|operation| operation.awaits_edges) {
+                continue;
+            }
             let superseded_by = (revision < newest).then_some(newest_id);
             let partial = self.lacking(domain, revision);
             self.end(

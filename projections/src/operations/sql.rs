@@ -3,7 +3,7 @@
 pub(super) const TARGETS: &str = "select cluster_id, name, enabled from operations.targets";
 
 /// $1 domains, $2 operations, $3 whether every open one.
-pub(super) const OPERATIONS: &str = "select id, domain_id, cluster_id, revision, state, served from operations.operations \
+pub(super) const OPERATIONS: &str = "select id, domain_id, cluster_id, revision, state, served, kind from operations.operations \
      where (state in ('pending', 'running') and (domain_id = any($1) or cluster_id is not null or $3)) \
      or id = any($2)";
 
@@ -19,12 +19,14 @@ pub(super) const BEGIN: &str = "insert into operations.operations (id, kind, lan
      $8::timestamptz[]) as o(id, kind, domain_id, domain, tenant_id, revision, actor_id, at) \
      on conflict do nothing";
 
-/// $1 … $9 the columns, one array each.
+/// $1 … $11 the columns, one array each.
 pub(super) const UPDATE: &str = "update operations.operations t set state = o.state, served = o.served, \
      superseded_by = o.superseded_by, partial = o.partial::jsonb, error = o.error::jsonb, \
-     finished_at = o.finished_at, cluster_id = o.cluster_id, result = o.result::jsonb \
+     finished_at = o.finished_at, cluster_id = o.cluster_id, result = o.result::jsonb, cells = o.cells::jsonb, \
+     warnings = o.warnings::jsonb \
      from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[], \
-     $8::uuid[], $9::text[]) as o(id, state, served, superseded_by, partial, error, finished_at, cluster_id, result) \
+     $8::uuid[], $9::text[], $10::text[], $11::text[]) as o(id, state, served, superseded_by, partial, error, \
+     finished_at, cluster_id, result, cells, warnings) \
      where t.id = o.id";
 
 /// $1 domains, $2 clusters, $3 revisions, pairwise.

@@ -2,6 +2,7 @@
 
 use super::change::{Board, Ending, Operation, State, Target};
 use super::sql;
+use crate::desired::EDGE_KINDS;
 use crate::follow::Logged;
 use chrono::{DateTime, Utc};
 use headwater_events::event::Event;
@@ -30,6 +31,7 @@ pub(super) async fn load(transaction: &mut PgConnection, page: &[Logged]) -> Res
         let operation = Operation {
             domain: row.try_get::<Option<Uuid>, _>(1)?.map(DomainId::from_uuid),
             cluster: row.try_get::<Option<Uuid>, _>(2)?.map(ClusterId::from_uuid),
+            awaits_edges: EDGE_KINDS.contains(&row.try_get(6)?),
             revision: Revision::new(row.try_get(3)?),
             state: State::from_name(state).unwrap_or(State::Pending),
             served: row.try_get(5)?,
@@ -99,6 +101,8 @@ async fn update(transaction: &mut PgConnection, board: &Board) -> Result<(), sql
     }
     let json = |value: Option<serde_json::Value>| value.map(|value| value.to_string());
     let partial = |o: &Operation| serde_json::json!(o.ending.partial).to_string();
+    let cells = |o: &Operation| serde_json::json!(o.ending.cells).to_string();
+    let warnings = |o: &Operation| serde_json::json!(o.ending.warnings).to_string();
     let error = |o: &Operation| json(o.ending.error.as_ref().map(|error| serde_json::json!(error)));
     let result = |o: &Operation| json(o.ending.result.as_ref().map(|result| serde_json::json!(result)));
     sqlx::query(sql::UPDATE)
@@ -111,6 +115,8 @@ async fn update(transaction: &mut PgConnection, board: &Board) -> Result<(), sql
         .bind(rows.iter().map(|(_, o)| o.ending.at.map(DateTime::<Utc>::from)).collect::<Vec<_>>())
         .bind(rows.iter().map(|(_, o)| o.cluster.map(|id| id.as_uuid())).collect::<Vec<_>>())
         .bind(rows.iter().map(|(_, o)| result(o)).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(_, o)| cells(o)).collect::<Vec<_>>())
+        .bind(rows.iter().map(|(_, o)| warnings(o)).collect::<Vec<_>>())
         .execute(transaction)
         .await
         .map(|_| ())

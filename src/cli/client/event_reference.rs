@@ -90,6 +90,8 @@ fn whose(stream: StreamKind) -> &'static str {
         StreamKind::DnsCluster => "the stream of the DNS cluster",
         StreamKind::Operation => "the stream of the operation",
         StreamKind::Platform => "the stream of the platform",
+        StreamKind::Edge => "the stream of the edge",
+        StreamKind::Pool => "the stream of the pool",
     }
 }
 

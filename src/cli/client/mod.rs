@@ -7,6 +7,7 @@ pub mod audit;
 pub mod cluster;
 pub mod deployment;
 pub mod domain;
+pub mod edge;
 pub mod error;
 pub mod event_reference;
 pub mod events;
@@ -19,6 +20,7 @@ pub mod people;
 pub mod projection;
 pub mod reference;
 pub mod rrset;
+pub mod site;
 pub mod status;
 pub mod token;
 pub mod wait;
@@ -86,6 +88,15 @@ pub enum ClientCommand {
     /// The records of a domain, by owner name and type
     #[command(subcommand)]
     Rrset(rrset::RrsetCommand),
+    /// Proxied names of a domain: what edges serve, and from where
+    #[command(subcommand)]
+    Hostname(site::HostnameCommand),
+    /// How edges keep answers of a domain
+    #[command(subcommand)]
+    Cache(site::CacheCommand),
+    /// Lets go of everything that edges keep of a domain
+    #[command(after_help = site::PURGE_EXAMPLES)]
+    Purge(site::PurgeArgs),
     /// A domain as a zone file
     #[command(subcommand)]
     Zone(zone::ZoneCommand),
@@ -107,6 +118,9 @@ pub enum ClientCommand {
     /// DNS clusters (administrators)
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Edges: the hosts that serve websites (administrators)
+    #[command(subcommand)]
+    Edge(edge::EdgeCommand),
     /// Deployments of domains on targets
     #[command(subcommand)]
     Deployment(deployment::DeploymentCommand),
@@ -192,6 +206,9 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
     match command {
         ClientCommand::Domain(command) => domain::run(&console, command).await,
         ClientCommand::Rrset(command) => rrset::run(&console, command).await,
+        ClientCommand::Hostname(command) => site::run_hostname(&console, command).await,
+        ClientCommand::Cache(command) => site::run_cache(&console, command).await,
+        ClientCommand::Purge(args) => site::run_purge(&console, args).await,
         ClientCommand::Zone(command) => zone::run(&console, command).await,
         ClientCommand::Op(command) => op::run(&console, command).await,
         ClientCommand::Events(command) => events::run(&console, command).await,
@@ -199,6 +216,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Projection(command) => projection::run(&console, command).await,
         ClientCommand::Status => status::run(&console).await,
         ClientCommand::Cluster(command) => cluster::run(&console, command).await,
+        ClientCommand::Edge(command) => edge::run(&console, command).await,
         ClientCommand::Deployment(command) => deployment::run(&console, command).await,
         ClientCommand::Token(command) => token::run(&console, command).await,
         ClientCommand::Tenant(command) => people::run_tenant(&console, command).await,

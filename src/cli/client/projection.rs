@@ -43,7 +43,7 @@ pub enum ProjectionCommand {
   headwater projection rebuild powerdns
   headwater projection rebuild powerdns --domain example.com")]
     Rebuild {
-        /// The projection: desired, powerdns, operations, audit
+        /// The projection: desired, powerdns, edge, operations, audit
         name: String,
         /// Only this domain
         #[arg(long, value_name = "DOMAIN")]

@@ -117,8 +117,10 @@ pub struct Operation {
     next_attempt_at: Option<String>,
     /// Its targets, counted.
     targets: OperationTargets,
-    /// Targets that were out of service when it ended.
+    /// Targets that were out of service when it ended; of an edge each cell.
     partial: Vec<OperationTarget>,
+    /// What whoever asked may want to know of its end.
+    warnings: Vec<String>,
     /// Whether exactly its own revision was ever verified on some target.
     served: bool,
     /// The operation of the newer revision with which this one ended.
@@ -140,7 +142,7 @@ pub struct Operation {
 pub struct OperationRequest {
     /// `projection.rebuild` or `projection.verify`.
     kind: String,
-    /// `desired`, `powerdns`, `operations` or `audit`.
+    /// `desired`, `powerdns`, `edge`, `operations` or `audit`.
     projection: String,
     /// Of this domain alone.
     domain: Option<String>,
@@ -202,6 +204,8 @@ pub struct OperationTargets {
 pub struct OperationTarget {
     /// Which.
     id: Uuid,
+    /// Of an edge: which of its cells.
+    cell: Option<i32>,
     /// Its name.
     name: Option<String>,
 }

@@ -5,8 +5,10 @@ pub mod account;
 pub mod cluster;
 pub mod deployment;
 pub mod domain;
+pub mod edge;
 pub mod history;
 pub mod rrset;
+pub mod site;
 
 use headwater_events::actor::{self as policy, ActorKind};
 use headwater_events::domain::LabelsPatch;

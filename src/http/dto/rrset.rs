@@ -14,7 +14,7 @@ use super::{Actor, dns_faults};
 use crate::http::Problem;
 use crate::http::body::{self, Fields, FromBody};
 use crate::http::path::RrsetPath;
-use crate::query::rrsets::ShownRrset;
+use crate::query::rrsets::{Changed, ShownRrset};
 
 /// Octets of a batch, at most.
 pub const BATCH_MAX_BYTES: usize = 8 << 20;
@@ -346,6 +346,16 @@ pub struct ChangedBody {
     note: Option<String>,
 }
 
+impl From<Changed> for ChangedBody {
+    fn from(changed: Changed) -> Self {
+        let (at, actor, note) = match changed.by {
+            Some((at, actor, note)) => (Some(at), Some(actor.into()), note),
+            None => (None, None, None),
+        };
+        Self { revision: changed.revision.get(), at, actor, note }
+    }
+}
+
 /// An RRset.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Rrset {
@@ -379,13 +389,7 @@ impl Rrset {
 
 impl From<ShownRrset> for Rrset {
     fn from(shown: ShownRrset) -> Self {
-        let changed = shown.changed.map(|changed| {
-            let (at, actor, note) = match changed.by {
-                Some((at, actor, note)) => (Some(at), Some(actor.into()), note),
-                None => (None, None, None),
-            };
-            ChangedBody { revision: changed.revision.get(), at, actor, note }
-        });
+        let changed = shown.changed.map(ChangedBody::from);
         Self {
             name: shown.owner,
             r#type: shown.rrtype,

@@ -1,4 +1,4 @@
-//! `operations` and `audit`, which follow the log by a cursor: built anew, or
+//! `operations`, `audit` and `edge`, which follow the log by a cursor: built anew, or
 //! compared, in one transaction, so that a reader sees the old rows or the new
 //! ones, and a crash leaves the old ones. The cursor's row is locked meanwhile:
 //! whoever follows the log waits, and goes on from where this ends.
@@ -28,11 +28,9 @@ pub(super) async fn rebuild<P: Projection>(
     tables: &[Table],
     watch: Watch<'_>,
 ) -> Result<(), RebuildError> {
-    let mut transaction = app.pool.begin().await?;
-    transaction.execute(sql::PATIENCE).await?;
-    let _cursor: Option<i64> =
-        sqlx::query_scalar(sql::LOCK_CURSOR).bind(P::NAME).fetch_optional(&mut *transaction).await?;
-    // What an append adds after this stays: its events stand above the head that is read next.
+    // One snapshot, so that what is read besides the log is as of the head. What an append adds after this stays:
+    // its events stand above the head that is read next.
+    let (mut transaction, _cursor) = snapshot::<P>(app).await?;
     clear(&mut transaction, tables).await?;
     let head = head(&mut transaction).await?;
     fold(app, projection, &mut transaction, Position::ZERO, head, watch).await?;

@@ -6,17 +6,43 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
     /// The member of a row that names it.
     pub(crate) key: &'static str,
+    /// Columns that are not told by the log.
+    pub(crate) working: &'static str,
+    /// Which rows the log tells of.
+    pub(crate) filter: &'static str,
+    /// Which rows a rebuild begins without; the others are written over.
+    pub(crate) cleared: &'static str,
+}
+
+const fn table(name: &'static str, key: &'static str) -> Table {
+    Table { name, key, working: "", filter: "true", cleared: "true" }
 }
 
 /// The tables of `operations`.
 pub(crate) const OPERATIONS_TABLES: [Table; 3] = [
-    Table { name: "operations.operations", key: "id" },
-    Table { name: "operations.verified", key: "domain_id" },
-    Table { name: "operations.targets", key: "cluster_id" },
+    table("operations.operations", "id"),
+    table("operations.verified", "domain_id"),
+    table("operations.targets", "cluster_id"),
 ];
 
 /// The tables of `audit`.
-pub(crate) const AUDIT_TABLES: [Table; 1] = [Table { name: "audit.entries", key: "position" }];
+pub(crate) const AUDIT_TABLES: [Table; 1] = [table("audit.entries", "position")];
+
+/// The tables of `edge`. What is published stays while it is rendered anew: where the newest revision cannot be
+/// rendered, the last one that could is known nowhere else. Who signed it is no matter of the log.
+pub(crate) const EDGE_TABLES: [Table; 2] = [
+    Table {
+        working: "key_id,signature",
+        cleared: "not exists (select from desired.sites s where s.domain_id = t.domain_id)",
+        ..table("edge.domains", "name")
+    },
+    Table {
+        working: "unused_since",
+        filter: "exists (select from edge.domains d where d.checksum = t.checksum)",
+        cleared: "false",
+        ..table("edge.artifacts", "checksum")
+    },
+];
 
 /// Long work in one transaction, and long statements: it is an operator's, and bounded by the log.
 pub(super) const PATIENCE: &str =
@@ -38,25 +64,31 @@ pub(crate) const ALL: &[&str] = &[LOCK_CURSOR, HEAD, SET_CURSOR];
 
 /// Empties a table without keeping its readers out.
 pub(super) fn clear(table: &Table) -> String {
-    format!("delete from {}", table.name)
+    format!("delete from {} t where {}", table.name, table.cleared)
 }
 
 /// Keeps what is live aside, until the transaction ends.
 pub(super) fn keep(table: &Table, number: usize) -> String {
     format!(
-        "create temporary table kept_{number} on commit drop as select to_jsonb(t) as row from {} t",
-        table.name
+        "create temporary table kept_{number} on commit drop as \
+         select to_jsonb(t) - '{{{working}}}'::text[] as row from {name} t where {filter}",
+        name = table.name,
+        working = table.working,
+        filter = table.filter
     )
 }
 
 /// $1 the key, $2 how many: rows that are only on one side, as (was live, row).
 pub(super) fn compare(table: &Table, number: usize) -> String {
+    let fresh = format!(
+        "select to_jsonb(t) - '{{{}}}'::text[] as row from {} t where {}",
+        table.working, table.name, table.filter
+    );
     format!(
         "select live, row from ( \
-           (select true as live, row from (select row from kept_{number} except select to_jsonb(t) from {name} t) l) \
+           (select true as live, row from (select row from kept_{number} except {fresh}) l) \
            union all \
-           (select false, row from (select to_jsonb(t) as row from {name} t except select row from kept_{number}) f) \
-         ) both_sides order by row->>$1, live desc limit $2",
-        name = table.name
+           (select false, row from ({fresh} except select row from kept_{number}) f) \
+         ) both_sides order by row->>$1, live desc limit $2"
     )
 }

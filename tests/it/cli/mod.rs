@@ -1,8 +1,9 @@
 //! The client commands as they are used: the real program, its exit codes, what is on stdout and what on stderr.
 
+mod edges;
 mod says;
 mod script;
-mod walk;
+pub mod walk;
 
 use serde_json::{Value, json};
 use sqlx::Executor;

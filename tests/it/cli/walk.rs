@@ -10,25 +10,34 @@ use super::script::{Ran, run};
 use crate::support::{TestDb, eventually};
 
 /// A control plane that runs, with the configuration of its operator.
-struct Platform {
+pub struct Platform {
     config: String,
-    dir: tempfile::TempDir,
-    _serve: Child,
-    _ports: [PortLease; 2],
+    pub dir: tempfile::TempDir,
+    /// Where it listens for edges.
+    pub edge_control: std::net::SocketAddr,
+    /// Where it answers.
+    pub api: String,
+    serve: Child,
+    _ports: [PortLease; 3],
     _db: TestDb,
 }
 
 impl Platform {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
+        Self::with("", "").await
+    }
+
+    /// One with more in its configuration: beside the listener for edges, and in sections of its own.
+    pub async fn with(edge_control_too: &str, sections: &str) -> Self {
         let (db, dir) = (TestDb::new().await, tempfile::tempdir().unwrap());
-        let ports = [PortLease::take().unwrap(), PortLease::take().unwrap()];
+        let ports = [PortLease::take().unwrap(), PortLease::take().unwrap(), PortLease::take().unwrap()];
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let [listen, metrics] = [ports[0].port().address(), ports[1].port().address()];
+        let [listen, metrics, edge_control] = std::array::from_fn(|n| ports[n].port().address());
         let config = path("headwater.toml");
         std::fs::write(path("database-url"), db.url().expose()).unwrap();
         let text = format!(
             "[database]\nurl_file = \"database-url\"\n[server]\nlisten = \"{listen}\"\nmetrics_listen = \"{metrics}\"\n\
-             [client]\nurl = \"http://{listen}\"\ntoken_file = \"admin-token\"\n"
+             [edge_control]\nlisten = \"{edge_control}\"\n{edge_control_too}{sections}[client]\nurl = \"http://{listen}\"\ntoken_file = \"admin-token\"\n"
         );
         std::fs::write(&config, text).unwrap();
         let token = path("admin-token");
@@ -49,7 +58,12 @@ impl Platform {
             answer.as_ref().is_ok_and(|answer| answer.status().is_success())
         })
         .await;
-        Self { config, dir, _serve: serve, _ports: ports, _db: db }
+        Self { config, dir, edge_control, api: format!("http://{listen}"), serve, _ports: ports, _db: db }
+    }
+
+    /// `kill -9` of the control plane.
+    pub async fn kill(&mut self) {
+        self.serve.kill().await.unwrap();
     }
 
     async fn run(&self, arguments: &[&str]) -> Ran {
@@ -57,14 +71,14 @@ impl Platform {
     }
 
     /// Runs a command that must end with this code.
-    async fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
+    pub async fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
         let ran = self.run(arguments).await;
         assert_eq!(ran.code, code, "{arguments:?}: {ran:?}");
         ran
     }
 
     /// Runs a command that must end well, and reads its JSON.
-    async fn json(&self, arguments: &[&str]) -> Value {
+    pub async fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.expect(0, &[&["--json"], arguments].concat()).await;
         serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("not JSON: {ran:?}"))
     }

@@ -69,6 +69,7 @@ impl Process {
             stop,
             hub: Hub::default(),
             progress: Progress::default(),
+            signer: headwater::edge::signing::PlatformSigner::default(),
         });
         // What other processes append is noticed, too.
         tokio::spawn(app.commit.head().clone().follow(app.pool.clone(), app.stop.clone()));

@@ -98,6 +98,7 @@ impl TestApi {
             clock,
             hub: Default::default(),
             progress: Default::default(),
+            signer: headwater::edge::signing::PlatformSigner::default(),
             stop: stop.clone(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,0 +1,166 @@
+//! Keys of the platform and of edges. Each is made once, by whichever process needs it first, and stands sealed in the
+//! database; what everybody may know of it stands beside it.
+
+use headwater_edge_wire::checksum::Checksum;
+use headwater_edge_wire::ids::{EdgeId, Version};
+use headwater_edge_wire::seal::ContentKey;
+use headwater_edge_wire::secret::{SecretArray, SecretBytes};
+use headwater_edge_wire::sign::{KeyRing, PublicKey, SignError, Signature, SigningKey};
+use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgPool, PgRow};
+
+use super::authority::Authority;
+use super::{EdgeError, sql};
+use crate::app::App;
+use crate::vault::{Place, Vault};
+
+/// The kinds of sealed secrets. They are stored: never rename.
+const AUTHORITY: &str = "edge_identity_authority";
+const SIGNING_KEY: &str = "edge_signing_key";
+const CONTENT_KEY: &str = "edge_content_key";
+/// The id of what there is one of.
+const ONLY: &str = "platform";
+/// The first version of anything.
+const FIRST: i32 = 1;
+
+/// Signs artifacts and pages, and knows the ring that edges pin.
+pub struct Signer {
+    pub(super) key: SigningKey,
+    pub(super) ring: KeyRing,
+}
+
+impl Signer {
+    /// Signs an artifact.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn sign_artifact(&self, checksum: &Checksum) -> Result<Signature, SignError> {
+        self.key.sign_artifact(checksum)
+    }
+
+    /// The keys that edges pin.
+    pub fn ring(&self) -> &KeyRing {
+        &self.ring
+    }
+}
+
+/// What signs artifacts and pages. The first call of a platform makes the key.
+///
+/// # Errors
+/// When the key file cannot be used, or the database does not answer.
+pub async fn signer(app: &App) -> Result<Signer, EdgeError> {
+    load_signer(&app.pool, &Vault::open(&app.config)?).await
+}
+
+pub(super) async fn load_signer(pool: &PgPool, vault: &Vault) -> Result<Signer, EdgeError> {
+    let mut stored = versions(pool, SIGNING_KEY, ONLY).await?;
+    if stored.is_empty() {
+        let key = SigningKey::generate()?;
+        let (public, seed) = (key.public()?, key.seed()?);
+        put(pool, vault, place(SIGNING_KEY, ONLY, FIRST), public.as_bytes(), seed.expose()).await?;
+        stored = versions(pool, SIGNING_KEY, ONLY).await?;
+    }
+    let mut ring = Vec::new();
+    for one in &stored {
+        let public: &[u8; 32] = one.public.as_slice().try_into().map_err(|_| EdgeError::Odd("public key"))?;
+        ring.push(PublicKey::from_bytes(*public));
+    }
+    let newest = stored.last().ok_or(EdgeError::Odd("signing key"))?;
+    let seed = vault.unseal(place(SIGNING_KEY, ONLY, newest.version), &newest.sealed)?;
+    let key = SigningKey::from_seed(&array(&seed)?)?;
+    Ok(Signer { key, ring: KeyRing::new(ring)? })
+}
+
+/// The certificate of the identity authority, as DER. The first call of a platform makes the authority.
+///
+/// # Errors
+/// When there is none yet and the key file cannot be used, or the database does not answer.
+pub async fn authority_certificate(app: &App) -> Result<Vec<u8>, EdgeError> {
+    match versions(&app.pool, AUTHORITY, ONLY).await?.pop() {
+        Some(stored) => Ok(stored.public),
+        None => Ok(load_authority(&app.pool, &Vault::open(&app.config)?).await?.certificate().to_vec()),
+    }
+}
+
+pub(super) async fn load_authority(pool: &PgPool, vault: &Vault) -> Result<Authority, EdgeError> {
+    let mut stored = versions(pool, AUTHORITY, ONLY).await?;
+    if stored.is_empty() {
+        let (certificate, key) = Authority::make()?;
+        put(pool, vault, place(AUTHORITY, ONLY, FIRST), &certificate, key.expose()).await?;
+        stored = versions(pool, AUTHORITY, ONLY).await?;
+    }
+    let newest = stored.pop().ok_or(EdgeError::Odd("authority"))?;
+    let key = vault.unseal(place(AUTHORITY, ONLY, newest.version), &newest.sealed)?;
+    Authority::load(newest.public, &key)
+}
+
+/// Gives an edge a new content key: what an earlier holder of its identity knew opens nothing that comes.
+pub(super) async fn new_content_key(
+    connection: &mut PgConnection,
+    vault: &Vault,
+    edge: EdgeId,
+) -> Result<(), EdgeError> {
+    let id = edge.to_string();
+    let newest: Option<i32> = sqlx::query_scalar(sql::NEWEST_SECRET)
+        .bind(CONTENT_KEY)
+        .bind(&id)
+        .fetch_one(&mut *connection)
+        .await?;
+    let version = newest.unwrap_or(0) + 1;
+    let key = ContentKey::generate()?;
+    let sealed = vault.seal(place(CONTENT_KEY, &id, version), key.secret().expose())?;
+    let public: &[u8] = &[];
+    let query = sqlx::query(sql::PUT_SECRET).bind(CONTENT_KEY).bind(&id).bind(version).bind(public);
+    query.bind(sealed).execute(connection).await?;
+    Ok(())
+}
+
+/// The newest content key of an edge.
+pub(super) async fn content_key(
+    pool: &PgPool,
+    vault: &Vault,
+    edge: EdgeId,
+) -> Result<(Version, ContentKey), EdgeError> {
+    let id = edge.to_string();
+    let newest = versions(pool, CONTENT_KEY, &id).await?.pop().ok_or(EdgeError::Odd("content key"))?;
+    let key = vault.unseal(place(CONTENT_KEY, &id, newest.version), &newest.sealed)?;
+    let version = Version::try_from(i64::from(newest.version))?;
+    Ok((version, ContentKey::from_secret(array(&key)?)))
+}
+
+fn place<'a>(kind: &'a str, id: &'a str, version: i32) -> Place<'a> {
+    Place { kind, id, version }
+}
+
+fn array(secret: &SecretBytes) -> Result<SecretArray, EdgeError> {
+    SecretArray::from_slice(secret.expose()).ok_or(EdgeError::Odd("key"))
+}
+
+struct Stored {
+    version: i32,
+    public: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+/// Every version, ascending.
+async fn versions(pool: &PgPool, kind: &str, id: &str) -> Result<Vec<Stored>, EdgeError> {
+    let read = |row: PgRow| {
+        Ok(Stored { version: row.try_get(0)?, public: row.try_get(1)?, sealed: row.try_get(2)? })
+    };
+    let rows = sqlx::query(sql::SECRETS).bind(kind).bind(id).fetch_all(pool).await?;
+    rows.into_iter().map(read).collect()
+}
+
+/// Stores a secret where there is none: whoever comes second uses the first one's.
+async fn put(
+    pool: &PgPool,
+    vault: &Vault,
+    place: Place<'_>,
+    public: &[u8],
+    secret: &[u8],
+) -> Result<(), EdgeError> {
+    let sealed = vault.seal(place, secret)?;
+    let query = sqlx::query(sql::PUT_SECRET).bind(place.kind).bind(place.id).bind(place.version);
+    query.bind(public).bind(sealed).execute(pool).await?;
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! Bodies of edges, cells and pools.
+
+use headwater_events::edge::{CELLS_DEFAULT_COUNT, EdgeCreated, EdgePatch};
+use headwater_events::event::Labels;
+use headwater_events::ids::EdgeId;
+use headwater_events::time::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use std::str::FromStr;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{labels, labels_patch};
+use crate::http::body::{Fields, FromBody};
+use crate::query::edges::{Refusal, StoredCell, StoredEdge, StoredIdentity, StoredPool};
+
+/// An edge to make known.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code)] // the schema; what is read is the fact itself
+pub struct NewEdge {
+    /// Its name, unique.
+    name: String,
+    /// Where it is: ISO 3166-1 alpha-2.
+    #[schema(example = "DE")]
+    country: String,
+    /// Where it is: AF, AN, AS, EU, NA, OC or SA.
+    #[schema(example = "EU")]
+    continent: String,
+    /// How many cells it has (8); it never changes.
+    cells: Option<u8>,
+    /// Labels.
+    labels: Option<Labels>,
+    /// The operator's own number for it.
+    external_id: Option<String>,
+}
+
+impl FromBody for EdgeCreated {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let (name, country) = (fields.required_text("name"), fields.required_text("country"));
+        let continent = fields.required_text("continent");
+        // What is out of range is told by the decision, with its range.
+        let cells = fields.integer("cells").map(|cells| u8::try_from(cells).unwrap_or(0));
+        let (labels, external_id) = (labels(fields), fields.text("external_id"));
+        let cells = cells.unwrap_or(CELLS_DEFAULT_COUNT);
+        Some(Self { name: name?, country: country?, continent: continent?, cells, labels, external_id })
+    }
+}
+
+/// What changes of an edge; what is left out stays.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code)] // the schema; what is read is the patch itself
+pub struct PatchedEdge {
+    /// Where it is: ISO 3166-1 alpha-2.
+    country: Option<String>,
+    /// Where it is: AF, AN, AS, EU, NA, OC or SA.
+    continent: Option<String>,
+    /// Labels to set; null removes one, or all.
+    labels: Option<std::collections::BTreeMap<String, Option<String>>>,
+    /// The operator's own number for it; null removes it.
+    external_id: Option<String>,
+}
+
+impl FromBody for EdgePatch {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let (country, continent) = (fields.text("country"), fields.text("continent"));
+        let labels = labels_patch(fields);
+        let external_id = match fields.take_nullable("external_id") {
+            None => None,
+            Some(Value::Null) => Some(None),
+            Some(Value::String(text)) => Some(Some(text)),
+            Some(_) => {
+                fields.fault("external_id", "invalid_type", "external_id must be a text or null");
+                None
+            }
+        };
+        Some(Self { country, continent, labels, external_id })
+    }
+}
+
+/// What enrols an edge; the token is shown once, by the first answer alone.
+#[derive(Serialize, ToSchema)]
+pub struct Enrolment {
+    /// The edge.
+    pub id: Uuid,
+    /// The one-time token, good for an hour; null in a repeated answer.
+    pub bootstrap_token: Option<String>,
+    /// The line that enrols the edge, with the token in it.
+    pub command: Option<String>,
+}
+
+/// An edge.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Edge {
+    /// Its id.
+    id: Uuid,
+    /// Its name.
+    name: String,
+    /// Where it is: ISO 3166-1 alpha-2.
+    country: String,
+    /// Where it is.
+    continent: String,
+    /// How many cells it has.
+    cells: i16,
+    /// Labels.
+    labels: Labels,
+    /// The operator's own number for it.
+    external_id: Option<String>,
+    /// `enabled` or `disabled`.
+    state: &'static str,
+    /// Whether it gets no visitors.
+    drained: bool,
+    /// Enabled, and heard of lately.
+    in_service: bool,
+    /// It has a token and no identity yet.
+    awaits_registration: bool,
+    /// What it proves itself with.
+    identity: Option<StoredIdentity>,
+    /// Its last heartbeat.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    heartbeat_at: Option<Timestamp>,
+    /// The address that it came from.
+    source: Option<String>,
+    /// The version of its agent.
+    agent: Option<String>,
+    /// The newest change there is.
+    desired: i64,
+    /// The last change that every cell with domains serves.
+    acked: Option<i64>,
+    /// Its revision.
+    revision: i64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<StoredEdge> for Edge {
+    fn from(stored: StoredEdge) -> Self {
+        Self {
+            id: stored.id.as_uuid(),
+            name: stored.name,
+            country: stored.country,
+            continent: stored.continent,
+            cells: stored.cells,
+            labels: stored.labels,
+            external_id: stored.external_id,
+            state: if stored.enabled { "enabled" } else { "disabled" },
+            drained: stored.drained,
+            in_service: stored.in_service,
+            awaits_registration: stored.awaits_registration,
+            identity: stored.identity,
+            heartbeat_at: stored.heartbeat_at,
+            source: stored.source,
+            agent: stored.agent,
+            desired: stored.desired,
+            acked: stored.acked,
+            revision: stored.revision.get(),
+            created_at: stored.created_at,
+        }
+    }
+}
+
+/// An edge with everything that is known of how it is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EdgeDetail {
+    /// The edge.
+    #[serde(flatten)]
+    pub edge: Edge,
+    /// How many changes it has still to take in.
+    pub lag: i64,
+    /// Its cells, one by one.
+    pub cell_states: Vec<Cell>,
+    /// What it refused last and still refuses.
+    pub refusals: Vec<Refusal>,
+}
+
+/// `{edge}-{number}`: a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellId {
+    /// The edge.
+    pub edge: EdgeId,
+    /// Which of its cells.
+    pub number: u8,
+}
+
+impl FromStr for CellId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (edge, number) = text.rsplit_once('-').ok_or(())?;
+        let id = Self { edge: edge.parse().map_err(|_| ())?, number: number.parse().map_err(|_| ())? };
+        // One spelling for one cell.
+        if id.to_string() == text { Ok(id) } else { Err(()) }
+    }
+}
+
+impl std::fmt::Display for CellId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.edge, self.number)
+    }
+}
+
+/// A cell.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Cell {
+    /// Its id: the edge's and its number.
+    id: String,
+    /// Its edge.
+    edge: Uuid,
+    /// The edge's name.
+    edge_name: String,
+    /// Which of the edge's cells, from 0.
+    number: i16,
+    /// Whether domains were taken off it.
+    drained: bool,
+    /// Its edge was heard of lately, and both its listeners answer.
+    ready: bool,
+    /// The newest change there is.
+    desired: i64,
+    /// The last change that every worker of it serves.
+    acked: Option<i64>,
+    /// When it said so.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    acked_at: Option<Timestamp>,
+    /// What its agent said of it last.
+    report: Option<Value>,
+}
+
+impl From<StoredCell> for Cell {
+    fn from(stored: StoredCell) -> Self {
+        let says = |key: &str| {
+            stored
+                .report
+                .as_ref()
+                .and_then(|report| report.get(key))
+                .and_then(Value::as_bool)
+                .unwrap_or(false)
+        };
+        Self {
+            id: format!("{}-{}", stored.edge, stored.number),
+            edge: stored.edge.as_uuid(),
+            ready: stored.in_service && says("http_ready") && says("https_ready"),
+            edge_name: stored.edge_name,
+            number: stored.number,
+            drained: stored.drained,
+            desired: stored.desired,
+            acked: stored.acked,
+            acked_at: stored.acked_at,
+            report: stored.report,
+        }
+    }
+}
+
+/// A pool: a service class of cells.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Pool {
+    /// Its id.
+    id: Uuid,
+    /// Its name.
+    name: String,
+    /// Who shares it.
+    kind: String,
+    /// How visitors find its cells.
+    routing: String,
+    /// On how many cells of an edge a domain stands.
+    replicas_per_edge: i16,
+    /// Domains of a cell, at most.
+    domains_per_cell: i32,
+    /// Below so many ready cells an edge gets no visitors of it.
+    minimum_ready_cells: i16,
+    /// How many cells belong to it.
+    cells: i64,
+    /// How many edges they are on.
+    edges: i64,
+    /// Its revision.
+    revision: i64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<StoredPool> for Pool {
+    fn from(stored: StoredPool) -> Self {
+        Self {
+            id: stored.id.as_uuid(),
+            name: stored.name,
+            kind: stored.kind,
+            routing: stored.routing,
+            replicas_per_edge: stored.replicas_per_edge,
+            domains_per_cell: stored.domains_per_cell,
+            minimum_ready_cells: stored.minimum_ready_cells,
+            cells: stored.cells,
+            edges: stored.edges,
+            revision: stored.revision.get(),
+            created_at: stored.created_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_one_spelling() {
+        let text = "0190a000-0000-7000-8000-000000000001-31";
+        assert_eq!(text.parse::<CellId>().unwrap().to_string(), text);
+        for wrong in [
+            "",
+            "-",
+            "0190a000-0000-7000-8000-000000000001",
+            "x-1",
+            &text.to_uppercase(),
+            &format!("{text}0"),
+        ] {
+            assert!(wrong.parse::<CellId>().is_err(), "{wrong}");
+        }
+        assert!("0190a000-0000-7000-8000-000000000001-01".parse::<CellId>().is_err());
+    }
+}

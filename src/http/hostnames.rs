@@ -1,0 +1,104 @@
+//! Proxied names of a domain: list, read, put, delete.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use headwater_events::domain::DomainCommand;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::auth::Authenticated;
+use super::body::NoBody;
+use super::domains::visible;
+use super::dto::Receipt;
+use super::dto::site::{HostnameShown, PutHostname, SentHostname};
+use super::mutation::Mutation;
+use super::page::{Listing, Page, PageParams};
+use super::path::{DomainPath, HostnamePath};
+use super::query::{NoQuery, Query};
+use super::{Problem, conditional, page};
+use crate::app::App;
+use crate::command::Command;
+use crate::query::sites;
+
+/// The routes of this file.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, put, delete))
+}
+
+/// Proxied names of a domain in the order of the zone.
+#[utoipa::path(get, path = "/api/domains/{d}/hostnames", tag = "hostnames",
+    params(("d" = String, Path, description = "The domain's name"), PageParams),
+    responses((status = 200, body = Vec<HostnameShown>, description = "A page: items and next")))]
+async fn list(
+    State(app): State<App>,
+    auth: Authenticated,
+    DomainPath(name): DomainPath,
+    headers: HeaderMap,
+    wanted: Listing<NoQuery, String>,
+) -> Result<Response, Problem> {
+    let domain = visible(&app, &auth, &name).await?.state;
+    let revision = domain.revision;
+    if conditional::fresh(&headers, revision)? {
+        return conditional::answer(&headers, revision, &());
+    }
+    let listed = page::list(wanted, move |after: Option<String>, most| {
+        let app = app.clone();
+        async move {
+            let found = sites::page(&app.pool, domain.id, after.as_deref(), most).await?;
+            let key = |one: &sites::ShownHostname| one.owner.key().as_str().to_owned();
+            Ok(Page { items: found.into_iter().map(|one| (key(&one), HostnameShown::from(one))).collect() })
+        }
+    });
+    let mut response = listed.await?;
+    conditional::set_etag(response.headers_mut(), revision);
+    Ok(response)
+}
+
+/// One proxied name.
+#[utoipa::path(get, path = "/api/domains/{d}/hostnames/{name}", tag = "hostnames",
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The name: www, @, *")),
+    responses((status = 200, body = HostnameShown)))]
+async fn get(
+    State(app): State<App>,
+    auth: Authenticated,
+    at: HostnamePath,
+    _: Query<NoQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let domain = visible(&app, &auth, &at.domain).await?.state;
+    let owner = at.read().map_err(Problem::invalid)?;
+    let found = sites::one(&app.pool, domain.id, &owner.key()).await?;
+    let found = found.ok_or_else(|| Problem::not_found(format!("hostname {owner} of {}", at.domain)))?;
+    conditional::answer(&headers, found.changed.revision, &HostnameShown::from(found))
+}
+
+/// Proxy a name, or proxy it otherwise.
+#[utoipa::path(put, path = "/api/domains/{d}/hostnames/{name}", tag = "hostnames",
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The name: www, @, *")),
+    request_body = PutHostname, responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn put(
+    State(app): State<App>,
+    at: HostnamePath,
+    mutation: Mutation<SentHostname>,
+) -> Result<Response, Problem> {
+    let (mutation, body) = mutation.split();
+    let owner = at.read().map_err(Problem::invalid)?;
+    let body = body.parse(&owner, &at.domain, &app.config.sites.destinations)?;
+    let command = DomainCommand::PutHostname { owner, body };
+    Ok(mutation.submit(&app, Command::Domain { name: at.domain, command }).await?.into_response())
+}
+
+/// Proxy a name no longer; 404 when it is not proxied.
+#[utoipa::path(delete, path = "/api/domains/{d}/hostnames/{name}", tag = "hostnames",
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The name: www, @, *")),
+    responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn delete(
+    State(app): State<App>,
+    at: HostnamePath,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    let owner = at.read().map_err(Problem::invalid)?;
+    let command = DomainCommand::DeleteHostname { owner };
+    Ok(mutation.submit(&app, Command::Domain { name: at.domain, command }).await?.into_response())
+}

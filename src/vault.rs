@@ -1,0 +1,294 @@
+//! The key ring under which secrets are sealed in the database: XChaCha20-Poly1305 with a random nonce, bound to the
+//! place where they stand, so that a sealed value that is moved to another row opens nowhere.
+//!
+//! What must hold: the ring stands in a file of its owner alone, never in the database, and is read only when a secret
+//! is needed; nothing here has a `Debug` or a serialized form. The first key of the file seals, all of them open: a new
+//! key is written in front of the others.
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use headwater_edge_wire::secret::{SecretArray, SecretBytes};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+use crate::config::Config;
+use crate::secret::Secret;
+
+/// Keys of a ring, at most.
+pub const KEYS_MAX_COUNT: usize = 8;
+/// The version of the form of sealed bytes, their first byte.
+const FORM: u8 = 1;
+/// Octets of a key's id.
+const ID_BYTES: usize = 8;
+/// Octets of a nonce.
+const NONCE_BYTES: usize = 24;
+/// What a key's id is derived under.
+const ID_LABEL: &str = "headwater 2026-11 vault key id v1";
+/// What every file begins with.
+const HEAD: &str = "# The keys that seal what Headwater keeps secret in its database: <id> <256 bits in hex>.\n\
+    # The first one seals, all of them open. Keep a copy apart from the database's: without it those secrets are lost.\n";
+
+/// Where a sealed value stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The kind of secret.
+    pub kind: &'a str,
+    /// Whose.
+    pub id: &'a str,
+    /// Which version of it.
+    pub version: i32,
+}
+
+impl Place<'_> {
+    /// Each part with its length, so that none can shift into another.
+    fn bound(&self) -> Vec<u8> {
+        let mut bound = Vec::new();
+        for part in [self.kind.as_bytes(), self.id.as_bytes(), &self.version.to_be_bytes()] {
+            bound.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bound.extend_from_slice(part);
+        }
+        bound
+    }
+}
+
+/// Why a secret cannot be sealed or opened. It never says what the secret is.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// There is no key file.
+    #[error(
+        "there is no secret key file {}, under which secrets are sealed: run `headwater init`, or name the file in \
+         [secrets] key_file or HEADWATER_SECRET_KEY_FILE",
+        .0.display()
+    )]
+    Missing(PathBuf),
+    /// The key file cannot be read.
+    #[error("the secret key file {} cannot be read: {why}", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Others can read it.
+    #[error("the secret key file {} can be read by others: `chmod 600` it", .0.display())]
+    Open(PathBuf),
+    /// A line that is none.
+    #[error("line {line} of the secret key file {}: {what}", .file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// Which line.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// It was sealed under a key that is not in the ring.
+    #[error("a secret was sealed under the key {0}, which is not in the secret key file")]
+    UnknownKey(String),
+    /// Changed, or of another place.
+    #[error("a sealed {0} cannot be opened: it was changed or moved")]
+    Broken(String),
+    /// The library failed.
+    #[error("the cryptographic library failed")]
+    Library,
+}
+
+struct Key {
+    id: [u8; ID_BYTES],
+    cipher: XChaCha20Poly1305,
+}
+
+/// The key ring.
+pub struct Vault(Vec<Key>);
+
+impl Vault {
+    /// Reads the ring that the configuration names.
+    ///
+    /// # Errors
+    /// When there is none, or it must not be used.
+    pub fn open(config: &Config) -> Result<Self, VaultError> {
+        Self::read(&config.secrets.key_file)
+    }
+
+    /// Reads the ring of a file.
+    ///
+    /// # Errors
+    /// When there is none, or it must not be used.
+    pub fn read(file: &Path) -> Result<Self, VaultError> {
+        let unreadable = |why: String| VaultError::Unreadable { file: file.to_owned(), why };
+        let meta = match std::fs::metadata(file) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(VaultError::Missing(file.to_owned()));
+            }
+            Err(error) => return Err(unreadable(error.to_string())),
+        };
+        // A group may read it: that is how service managers hand credentials over.
+        if meta.permissions().mode() & 0o037 != 0 {
+            return Err(VaultError::Open(file.to_owned()));
+        }
+        let text = Secret::read(file).map_err(|error| unreadable(format!("{error:#}")))?;
+        let mut keys = Vec::new();
+        for (index, line) in text.expose().lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let key = Key::parse(line).map_err(|what| VaultError::Line {
+                file: file.to_owned(),
+                line: index + 1,
+                what,
+            })?;
+            keys.push(key);
+        }
+        match keys.len() {
+            0 => Err(unreadable("it holds no key".to_owned())),
+            count if count > KEYS_MAX_COUNT => Err(unreadable(format!("more than {KEYS_MAX_COUNT} keys"))),
+            _ => Ok(Self(keys)),
+        }
+    }
+
+    /// Seals a secret for its place.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn seal(&self, place: Place<'_>, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let key = self.0.first().ok_or(VaultError::Library)?;
+        let nonce: [u8; NONCE_BYTES] = rand::random();
+        let payload = Payload { msg: secret, aad: &place.bound() };
+        let sealed = key.cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Library)?;
+        Ok([&[FORM], key.id.as_slice(), &nonce, &sealed].concat())
+    }
+
+    /// Opens a secret that was sealed for this place.
+    ///
+    /// # Errors
+    /// When it was sealed under a key that is not here, for another place, or was changed.
+    pub fn unseal(&self, place: Place<'_>, sealed: &[u8]) -> Result<SecretBytes, VaultError> {
+        let broken = || VaultError::Broken(place.kind.to_owned());
+        let (form, rest) = sealed.split_first().ok_or_else(broken)?;
+        let (id, rest) = rest.split_first_chunk::<ID_BYTES>().ok_or_else(broken)?;
+        let (nonce, text) = rest.split_first_chunk::<NONCE_BYTES>().ok_or_else(broken)?;
+        if *form != FORM {
+            return Err(broken());
+        }
+        let key = self.0.iter().find(|key| key.id == *id);
+        let key = key.ok_or_else(|| VaultError::UnknownKey(hex::encode(id)))?;
+        let payload = Payload { msg: text, aad: &place.bound() };
+        key.cipher.decrypt(&XNonce::from(*nonce), payload).map(SecretBytes::new).map_err(|_| broken())
+    }
+}
+
+impl Key {
+    fn parse(line: &str) -> Result<Self, &'static str> {
+        let (id, key) = line.split_once(' ').ok_or("it must be an id, a space and a key")?;
+        let mut bytes = Zeroizing::new([0; 32]);
+        hex::decode_to_slice(key.trim(), bytes.as_mut()).map_err(|_| "the key must be 64 hex digits")?;
+        let key = SecretArray::from_slice(bytes.as_ref()).ok_or("the key must be 64 hex digits")?;
+        let derived = id_of(key.expose());
+        if id != hex::encode(derived) {
+            return Err("the id is not that of the key: was the line copied whole?");
+        }
+        Ok(Self { id: derived, cipher: XChaCha20Poly1305::new(key.expose().into()) })
+    }
+}
+
+fn id_of(key: &[u8; 32]) -> [u8; ID_BYTES] {
+    let [a, b, c, d, e, f, g, h, ..] = blake3::derive_key(ID_LABEL, key);
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Makes the key file with one new key, for its owner alone, where there is none; says whether it did.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn make(file: &Path) -> std::io::Result<bool> {
+    let key = Zeroizing::new(rand::random::<[u8; 32]>());
+    let text = Zeroizing::new(format!("{HEAD}{} {}\n", hex::encode(id_of(&key)), hex::encode(*key)));
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    if let Some(dir) = dir {
+        std::fs::create_dir_all(dir)?;
+    }
+    // Whole or not at all: a half-written ring would be taken for a damaged one. A link never replaces a file.
+    let new = file.with_extension(format!("new-{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.sync_all())?;
+    let linked = std::fs::hard_link(&new, file);
+    std::fs::remove_file(&new)?;
+    match linked {
+        Ok(()) => {
+            std::fs::File::open(dir.unwrap_or(Path::new(".")))?.sync_all()?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place<'static> = Place { kind: "signing_key", id: "a", version: 1 };
+
+    #[test]
+    fn a_secret_opens_at_its_place_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("keys/secret-key");
+        assert!(matches!(Vault::read(&file), Err(VaultError::Missing(_))));
+        assert!(make(&file).unwrap());
+        assert!(!make(&file).unwrap(), "a ring is never replaced");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let vault = Vault::read(&file).unwrap_or_else(|error| panic!("{error}"));
+        let sealed = vault.seal(PLACE, b"hush").unwrap();
+        assert!(!sealed.windows(4).any(|window| window == b"hush"));
+        assert_ne!(sealed, vault.seal(PLACE, b"hush").unwrap());
+        assert_eq!(vault.unseal(PLACE, &sealed).unwrap_or_else(|e| panic!("{e}")).expose(), b"hush");
+        for other in [
+            Place { kind: "signing_keya", id: "", ..PLACE },
+            Place { id: "b", ..PLACE },
+            Place { version: 2, ..PLACE },
+        ] {
+            assert!(matches!(vault.unseal(other, &sealed), Err(VaultError::Broken(_))), "{other:?}");
+        }
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(vault.unseal(PLACE, &changed).is_err(), "byte {at}");
+            assert!(vault.unseal(PLACE, &sealed[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn a_new_key_stands_in_front_and_the_old_one_still_opens() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        assert!(make(&one).unwrap() && make(&two).unwrap());
+        let read = |file: &Path| Vault::read(file).unwrap_or_else(|error| panic!("{error}"));
+        let sealed = read(&one).seal(PLACE, b"hush").unwrap();
+        assert!(matches!(read(&two).unseal(PLACE, &sealed), Err(VaultError::UnknownKey(_))));
+        let both = [std::fs::read_to_string(&two).unwrap(), std::fs::read_to_string(&one).unwrap()].concat();
+        std::fs::write(&one, both).unwrap();
+        assert!(read(&one).unseal(PLACE, &sealed).is_ok());
+        assert!(read(&two).unseal(PLACE, &read(&one).seal(PLACE, b"x").unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_ring_that_others_can_read_or_that_is_damaged_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ring");
+        assert!(make(&file).unwrap());
+        let text = std::fs::read_to_string(&file).unwrap();
+        let broken = text.trim_end().strip_suffix(|_: char| true).unwrap().to_owned();
+        std::fs::write(&file, broken).unwrap();
+        assert!(matches!(Vault::read(&file), Err(VaultError::Line { line: 3, .. })));
+        std::fs::write(&file, "# nothing\n").unwrap();
+        assert!(matches!(Vault::read(&file), Err(VaultError::Unreadable { .. })));
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o604)).unwrap();
+        assert!(matches!(Vault::read(&file), Err(VaultError::Open(_))));
+    }
+}
