@@ -262,7 +262,7 @@ async fn a_process_says_how_it_is() {
     assert_eq!(ready["checks"].as_array().unwrap().len(), 3);
     let listed = ready["checks"][2]["detail"]["projections"].as_array().unwrap();
     let names: Vec<&str> = listed.iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["desired", "powerdns", "operations", "audit"]);
+    assert_eq!(names, ["desired", "powerdns", "edge", "operations", "audit"]);
     assert!(listed.iter().all(|one| one["lag"].is_i64() && one["state"].is_string()), "{ready}");
     // A caller's trace goes on: its own id, a span of this request's, and only when it is one.
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
