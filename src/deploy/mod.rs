@@ -21,6 +21,7 @@ mod permit;
 mod probe;
 mod record;
 mod sample;
+mod spacing;
 pub mod sql;
 mod target;
 mod verify;

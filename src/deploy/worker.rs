@@ -11,6 +11,7 @@ use super::hold::{Hold, Holds};
 use super::lease::Lease;
 use super::load::WHOLE_MAX_RECORDS;
 use super::permit::Order;
+use super::spacing::Spacing;
 use super::{probe, sql};
 use crate::app::App;
 use headwater_events::ids::DomainId;
@@ -27,9 +28,6 @@ const WRITING_MAX_BATCHES: usize = 2;
 const BATCHES_MAX_COUNT: usize = 8;
 /// Very large zones on their way at once.
 const LARGE_MAX_COUNT: usize = 1;
-/// How soon after a claim the next one is made: what comes in between shares a batch. A change that comes alone is
-/// claimed at once.
-const CLAIM_SPACING: Duration = Duration::from_millis(25);
 /// Events or records of one batch, about.
 const BATCH_MAX_WEIGHT: i64 = 30_000;
 /// How often contact is noted in the database.
@@ -71,7 +69,7 @@ pub(super) async fn run(app: App, cluster: ClusterRow, stop: CancellationToken) 
         whole: BTreeSet::new(),
         down: None,
         unseen: false,
-        spaced: None,
+        spacing: Spacing::default(),
         contact: None,
         noted: None,
         probed: None,
@@ -94,8 +92,7 @@ struct Worker {
     down: Option<(Instant, Duration)>,
     /// Whether its listeners did not answer when they were asked last.
     unseen: bool,
-    /// Before when nothing is claimed.
-    spaced: Option<Instant>,
+    spacing: Spacing,
     contact: Option<Instant>,
     noted: Option<Instant>,
     probed: Option<Instant>,
@@ -108,7 +105,8 @@ impl Worker {
         let mut wake = true;
         loop {
             if !wake {
-                let next_look = self.next_look();
+                let poll = Instant::now() + self.app.config.deploy.poll;
+                let next_look = self.spacing.next_look(poll);
                 tokio::select! {
                     () = stop.cancelled() => break,
                     moved = head.changed() => if moved.is_err() { break },
@@ -145,6 +143,7 @@ impl Worker {
 
     /// Starts what can be started; says whether to look again at once.
     async fn tick(&mut self) -> Result<bool, DeployError> {
+        self.spacing.look();
         if !self.lease.keep(&self.app.pool).await?
             || self.down.is_some_and(|(until, _)| Instant::now() < until)
         {
@@ -163,10 +162,9 @@ impl Worker {
         {
             return Ok(false);
         }
-        if self.spaced.is_some_and(|until| Instant::now() < until) {
+        if !self.spacing.claims(Instant::now()) {
             return Ok(false);
         }
-        self.spaced = Some(Instant::now() + CLAIM_SPACING);
         let in_hand = self.holds.domains();
         let most = self.app.config.deploy.batch_domains;
         let due = claim::due(&self.app.pool, self.cluster.id, &in_hand, most).await?;
@@ -175,17 +173,9 @@ impl Worker {
         }
         let more = self.start(&context, due);
         if more {
-            // A full batch waits for nobody.
-            self.spaced = None;
+            self.spacing.full();
         }
         Ok(more)
-    }
-
-    /// When to look again if nothing wakes the worker: at its poll, or when what came since the last claim is due.
-    fn next_look(&self) -> Instant {
-        let now = Instant::now();
-        let poll = now + self.app.config.deploy.poll;
-        self.spaced.filter(|until| *until > now).map_or(poll, |until| until.min(poll))
     }
 
     /// Sorts what is due into a batch and, if there is room, one large zone.
