@@ -62,6 +62,7 @@ impl Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) domain: DomainId,
+    pub(super) tenant: TenantId,
     /// Nothing of it is there yet, so all of it is written.
     pub(super) whole: bool,
     pub(super) records: i64,
@@ -100,16 +101,29 @@ pub(super) async fn platform(connection: &mut PgConnection) -> Result<Platform, 
     read().map_err(DeployError::control)
 }
 
-/// What is due now, without what is in hand.
+/// Tenants that one look takes in: of each, as much is read as is claimed at once.
+const TURN_MAX_TENANTS: usize = 32;
+
+/// What one look found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) due: Vec<Due>,
+    /// Where the next look begins: after the last tenant, if there may be more of them.
+    pub(super) next: Option<TenantId>,
+}
+
+/// What is due now, without what is in hand, of the tenants after one.
 pub(super) async fn due(
     pool: &PgPool,
     cluster: ClusterId,
     in_hand: &BTreeSet<DomainId>,
     most: u32,
-) -> Result<Vec<Due>, DeployError> {
+    after: Option<TenantId>,
+) -> Result<Found, DeployError> {
     let in_hand: Vec<Uuid> = in_hand.iter().map(|id| id.as_uuid()).collect();
     let query = sqlx::query(sql::DUE).bind(cluster.as_uuid()).bind(in_hand).bind(i64::from(most));
-    let query = query.bind(TOUCHED_MAX_EVENTS + 1);
+    let query = query.bind(TOUCHED_MAX_EVENTS + 1).bind(after.map_or(Uuid::nil(), TenantId::as_uuid));
+    let query = query.bind(i64::try_from(TURN_MAX_TENANTS).unwrap_or(i64::MAX));
     let mut indexed = pool.begin_with(sql::INDEXED).await.map_err(DeployError::control)?;
     let rows = query.fetch_all(&mut *indexed).await.map_err(DeployError::control)?;
     indexed.rollback().await.map_err(DeployError::control)?;
@@ -119,9 +133,14 @@ pub(super) async fn due(
             whole: row.try_get(1)?,
             records: row.try_get(2)?,
             events: row.try_get(3)?,
+            tenant: TenantId::from_uuid(row.try_get(4)?),
         })
     };
-    rows.iter().map(|row| read(row).map_err(DeployError::control)).collect()
+    let due: Result<Vec<Due>, _> = rows.iter().map(|row| read(row).map_err(DeployError::control)).collect();
+    let due = due?;
+    let tenants: BTreeSet<TenantId> = due.iter().map(|due| due.tenant).collect();
+    let next = tenants.last().copied().filter(|_| tenants.len() >= TURN_MAX_TENANTS);
+    Ok(Found { due, next })
 }
 
 /// Which of the deployments named are asked for.

@@ -1,12 +1,21 @@
 //! The reconciler's statements on the control database. Those on a target stand beside the projection.
 
-/// One consistent sight of the control database.
-pub(super) const SNAPSHOT: &str = "begin isolation level repeatable read read only";
-
 /// For statements that find few rows by an index. How many are due cannot be estimated, since it is a comparison of
-/// columns: the planner would read whole tables for them.
-pub const INDEXED: &str = "begin read only; set local enable_seqscan = off; set local enable_hashjoin = off; \
-     set local enable_mergejoin = off";
+/// columns, and a plan outlives the time when its table was small: the planner would read whole tables for them.
+macro_rules! by_index {
+    ($begin:literal) => {
+        concat!(
+            $begin,
+            "; set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off"
+        )
+    };
+}
+
+/// One consistent sight of the control database.
+pub(super) const SNAPSHOT: &str = by_index!("begin isolation level repeatable read read only");
+
+/// A short look at what is due.
+pub const INDEXED: &str = by_index!("begin read only");
 
 pub(super) const CLUSTERS: &str =
     "select id, name, database_url_file, dns, front, enabled from desired.clusters order by id";
@@ -51,22 +60,53 @@ macro_rules! due {
     };
 }
 
-/// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most: what is due now, and how large it is. The
-/// tenants take turns: first the longest waiting domain of each, then the second of each. Only what is due is read, by
-/// its index (see [`INDEXED`]); sizes are looked up for what is taken.
+/// What is due now of the cluster ($1) and not in hand ($2).
+macro_rules! due_now {
+    () => {
+        concat!(
+            "desired.deployments dep join desired.domains m on m.id = dep.domain_id \
+             where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
+            due!()
+        )
+    };
+}
+
+/// The first tenant after another that has anything due.
+macro_rules! next_tenant {
+    ($after:literal) => {
+        concat!(
+            "(select dep.tenant_id from ",
+            due_now!(),
+            " and dep.tenant_id > ",
+            $after,
+            " order by dep.tenant_id limit 1)"
+        )
+    };
+}
+
+/// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most, $5 the tenant after which it begins, $6 how
+/// many tenants: what is due now, and how large it is. The tenants take turns: first the longest waiting domain of each,
+/// then the second of each. Of each tenant no more is read than may be taken, by the index of what is due (see
+/// [`INDEXED`]); sizes are looked up for what is taken.
 pub const DUE: &str = concat!(
-    "select d.domain_id, d.whole, d.records, \
+    "with recursive tenants as (",
+    next_tenant!("$5"),
+    " union all select n.tenant_id from tenants t cross join lateral ",
+    next_tenant!("t.tenant_id"),
+    " n) \
+     select d.domain_id, d.whole, d.records, \
        case when d.whole or d.active_revision = 0 then 0 else \
          (select count(*) from (select from events e where e.stream_id = d.domain_id \
-            and e.revision > d.active_revision and e.revision <= d.desired_revision limit $4) n) end \
-     from (select dep.domain_id, dep.next_attempt_at, dep.desired_at, m.records, dep.desired_revision, \
-         dep.wanted and (dep.active_revision = 0 or dep.state = 'removed') as whole, \
-         case when dep.wanted then dep.active_revision else 0 end as active_revision, \
-         row_number() over (partition by m.tenant_id order by dep.next_attempt_at, dep.desired_at) as turn \
-       from desired.deployments dep join desired.domains m on m.id = dep.domain_id \
-       where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
-    due!(),
-    " order by turn, dep.next_attempt_at, dep.desired_at limit $3) d \
+            and e.revision > d.active_revision and e.revision <= d.desired_revision limit $4) n) end, d.tenant_id \
+     from (select w.*, row_number() over (partition by w.tenant_id order by w.next_attempt_at, w.desired_at) as turn \
+       from (select tenant_id from tenants limit $6) t cross join lateral ( \
+         select dep.domain_id, dep.tenant_id, dep.next_attempt_at, dep.desired_at, m.records, dep.desired_revision, \
+           dep.wanted and (dep.active_revision = 0 or dep.state = 'removed') as whole, \
+           case when dep.wanted then dep.active_revision else 0 end as active_revision \
+         from ",
+    due_now!(),
+    " and dep.tenant_id = t.tenant_id order by dep.next_attempt_at, dep.desired_at limit $3) w \
+       order by turn, w.next_attempt_at, w.desired_at limit $3) d \
      order by d.turn, d.next_attempt_at, d.desired_at"
 );
 

@@ -14,7 +14,7 @@ use super::permit::Order;
 use super::spacing::Spacing;
 use super::{probe, sql};
 use crate::app::App;
-use headwater_events::ids::DomainId;
+use headwater_events::ids::{DomainId, TenantId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +67,7 @@ pub(super) async fn run(app: App, cluster: ClusterRow, stop: CancellationToken) 
         running: HashMap::new(),
         holds: Arc::default(),
         whole: BTreeSet::new(),
+        turn: None,
         down: None,
         unseen: false,
         spacing: Spacing::default(),
@@ -88,6 +89,8 @@ struct Worker {
     holds: Arc<Holds>,
     /// What has to be claimed whole.
     whole: BTreeSet<DomainId>,
+    /// The tenant after which the next look for what is due begins.
+    turn: Option<TenantId>,
     /// Until when the cluster is left alone, and for how long the next time.
     down: Option<(Instant, Duration)>,
     /// Whether its listeners did not answer when they were asked last.
@@ -167,15 +170,16 @@ impl Worker {
         }
         let in_hand = self.holds.domains();
         let most = self.app.config.deploy.batch_domains;
-        let due = claim::due(&self.app.pool, self.cluster.id, &in_hand, most).await?;
-        if due.is_empty() {
-            return Ok(false);
-        }
-        let more = self.start(&context, due);
+        let began = self.turn;
+        let found = claim::due(&self.app.pool, self.cluster.id, &in_hand, most, began).await?;
+        // What is due of tenants beyond this look, or before where it began, is for the next one.
+        self.turn = found.next;
+        let others = began.is_some() || found.next.is_some();
+        let more = !found.due.is_empty() && self.start(&context, found.due);
         if more {
             self.spacing.full();
         }
-        Ok(more)
+        Ok(more || others)
     }
 
     /// Sorts what is due into a batch and, if there is room, one large zone.

@@ -118,7 +118,7 @@ pub async fn step<P: Projection>(app: &App, projection: &P) -> Result<Stepped, P
     }
     let Some(last) = page.last() else { return Ok(Stepped::AtHead(at)) };
     let to = last.recorded.position;
-    let mut transaction = app.pool.begin().await?;
+    let mut transaction = app.pool.begin_with(sql::STEP).await?;
     let moved = sqlx::query(sql::CURSOR_MOVE)
         .bind(P::NAME)
         .bind(P::VERSION)

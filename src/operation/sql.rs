@@ -1,5 +1,9 @@
 //! Statements of operations: cursors of what follows the log, the deadline, and what the API reads.
 
+/// One page of a projection. Its statements find rows by their keys; a plan that was made while a table was small would
+/// go on reading all of it.
+pub(super) const STEP: &str = "begin; set local enable_seqscan = off";
+
 /// $1 name, $2 version.
 pub(super) const CURSOR: &str = "select position from projection_cursors where name = $1 and version = $2";
 

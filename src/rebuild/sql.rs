@@ -4,6 +4,7 @@
 
 const TABLES: &str = include_str!("../../migrations/control/0002_desired.sql");
 const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql");
+const FOUND: &str = include_str!("../../migrations/control/0036_deployments.sql");
 const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
 const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 
@@ -123,10 +124,11 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let own = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
     let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
     let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
-    let tables = format!("{own}{sites}{edges}");
+    let tables = format!("{own}{sites}{edges}{FOUND}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
-        let puts_off = statement.lines().any(|line| line.starts_with("create index "));
+        let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
+        let puts_off = statement.lines().any(of_index);
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }

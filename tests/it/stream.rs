@@ -381,7 +381,7 @@ async fn a_lost_notification_costs_no_more_than_a_poll() {
 /// S039: whoever stops reading is let go, though its connection stands; whoever reads on is not.
 #[tokio::test]
 async fn a_reader_that_takes_nothing_is_let_go() {
-    let world = World::with(Runs::SmallRing, |_| {}).await;
+    let world = World::with(Runs::Impatient, |_| {}).await;
     world.domain("example.test", world.tenant).await;
     for some in (0..1_500).collect::<Vec<usize>>().chunks(50) {
         let puts = some.iter().map(|n| world.submit(Caller::system(), put_large("example.test", *n)));

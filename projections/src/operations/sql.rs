@@ -2,15 +2,30 @@
 
 pub(super) const TARGETS: &str = "select cluster_id, name, enabled from operations.targets";
 
-/// $1 domains, $2 operations, $3 whether every open one.
-pub(super) const OPERATIONS: &str = "select id, domain_id, cluster_id, revision, state, served, kind from operations.operations \
-     where (state in ('pending', 'running') and (domain_id = any($1) or cluster_id is not null or $3)) \
-     or id = any($2)";
+macro_rules! columns {
+    () => {
+        "select id, domain_id, cluster_id, revision, state, served, kind from operations.operations where "
+    };
+}
+
+/// $1 domains, $2 operations, $3 whether every open one. Each part has an index of its own: what it reads is what is
+/// open, not what ever was.
+pub(super) const OPERATIONS: &str = concat!(
+    columns!(),
+    "state in ('pending', 'running') and domain_id = any($1) union ",
+    columns!(),
+    "state in ('pending', 'running') and cluster_id is not null union ",
+    columns!(),
+    "state in ('pending', 'running') and $3 union ",
+    columns!(),
+    "id = any($2)"
+);
 
 /// $1 domains, $2 whether those of every open operation.
 pub(super) const VERIFIED: &str = "select domain_id, cluster_id, revision from operations.verified \
-     where domain_id = any($1) or ($2 and domain_id in \
-     (select domain_id from operations.operations where state in ('pending', 'running')))";
+     where domain_id = any($1) \
+     union select v.domain_id, v.cluster_id, v.revision from operations.verified v \
+     join operations.operations o on o.domain_id = v.domain_id where $2 and o.state in ('pending', 'running')";
 
 /// $1 … $8 the columns, one array each. The append has made most of them already.
 pub(super) const BEGIN: &str = "insert into operations.operations (id, kind, lane, domain_id, domain, tenant_id, revision, actor_id, created_at) \

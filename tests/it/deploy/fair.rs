@@ -14,7 +14,7 @@ const BATCH: i64 = 200;
 async fn due(pool: &PgPool, cluster: Uuid) -> Vec<Uuid> {
     let query = sqlx::query_scalar(headwater::deploy::sql::DUE).bind(cluster).bind(Vec::<Uuid>::new());
     let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
-    query.bind(BATCH).bind(10_i64).fetch_all(&mut *indexed).await.unwrap()
+    query.bind(BATCH).bind(10_i64).bind(Uuid::nil()).bind(32_i64).fetch_all(&mut *indexed).await.unwrap()
 }
 
 #[tokio::test]
@@ -65,9 +65,10 @@ async fn one_tenants_many_domains_do_not_delay_anothers_one() {
     sqlx::raw_sql("vacuum analyze desired.deployments").execute(&pool).await.unwrap();
     let text = headwater::deploy::sql::DUE.replace("$1", &format!("'{cluster}'"));
     let text = text.replace("$2", "'{}'").replace("$3", "200").replace("$4", "10");
+    let text = text.replace("$5", &format!("'{}'", Uuid::nil())).replace("$6", "32");
     let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
     let plan: Vec<String> =
         sqlx::query_scalar(AssertSqlSafe(format!("explain {text}"))).fetch_all(&mut *indexed).await.unwrap();
     let plan = plan.join("\n");
-    assert!(plan.contains("deployments_due") && !plan.contains("Seq Scan on domains"), "{plan}");
+    assert!(plan.contains("deployments_turns") && !plan.contains("Seq Scan on domains"), "{plan}");
 }

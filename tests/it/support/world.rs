@@ -37,8 +37,8 @@ use super::TestDb;
 /// Connections of one process's pool.
 const POOL_MAX_CONNECTIONS: u32 = 12;
 
-/// How long a peer of the tests may take nothing.
-const STALL: Duration = Duration::from_secs(2);
+/// How long a peer of an impatient process may take nothing.
+const SHORT_STALL: Duration = Duration::from_secs(2);
 
 type Callers = Arc<Mutex<HashMap<String, Authenticated>>>;
 
@@ -74,7 +74,10 @@ pub enum Runs {
     Streams,
     /// The same with a ring of a few frames, so that readers go over between the ring and the log all the time.
     SmallRing,
-    /// The same, and no notification of what others append comes through.
+    /// The same, and a peer that takes nothing is let go soon. Elsewhere it has the time that it has in earnest: on a
+    /// busy machine a test, too, may read nothing for seconds.
+    Impatient,
+    /// The routes and their tailer, and no notification of what others append comes through.
     Deaf,
     /// Projections too.
     All,
@@ -102,7 +105,8 @@ impl World {
         let pool = connect(&url).await;
         pool::migrate(&pool).await.unwrap();
         let stop = CancellationToken::new();
-        let ring = if runs == Runs::SmallRing { 40 } else { RING_MAX_FRAMES };
+        let ring = if matches!(runs, Runs::SmallRing | Runs::Impatient) { 40 } else { RING_MAX_FRAMES };
+        let stall = if runs == Runs::Impatient { SHORT_STALL } else { stall::WRITE_STALL };
         let app = app(&url, pool, &stop, Hub::with_ring(ring, RING_MAX_BYTES), change);
         let callers = Callers::default();
         let system = Authenticated { caller: Caller::system(), expires_at: None };
@@ -114,7 +118,7 @@ impl World {
         if runs == Runs::All {
             tokio::spawn(headwater::operation::run(app.clone()));
         }
-        let base = serve(app.clone(), callers.clone()).await;
+        let base = serve(app.clone(), callers.clone(), stall).await;
         let known: Option<Uuid> =
             sqlx::query_scalar("select tenant_id from desired.platform").fetch_one(&app.pool).await.unwrap();
         let tenant = TenantId::from_uuid(known.unwrap_or_else(Uuid::now_v7));
@@ -304,7 +308,7 @@ pub fn app(
     })
 }
 
-async fn serve(app: App, callers: Callers) -> String {
+async fn serve(app: App, callers: Callers, stall: Duration) -> String {
     let api = events::routes().merge(audit::routes()).merge(operations::routes()).merge(stream::routes());
     let find = from_fn(move |mut request: Request, next: Next| {
         let callers = callers.clone();
@@ -322,7 +326,7 @@ async fn serve(app: App, callers: Callers) -> String {
     let router: Router = api.split_for_parts().0.layer(find).with_state(app);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let listener = listener.tap_io(|stream| stall::watch(stream, STALL));
+    let listener = listener.tap_io(move |stream| stall::watch(stream, stall));
     tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await.unwrap();
     });
