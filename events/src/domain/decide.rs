@@ -3,7 +3,7 @@
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, hostname, rrsets};
+use super::{cache, hostname, rollback, rrsets};
 use crate::actor::{self, Caller, Resource, Verb};
 use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
@@ -118,6 +118,7 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
         DomainCommand::DeleteHostname { owner } => hostname::delete(view, owner, context),
         DomainCommand::PatchCache(patch) => cache::patch(view, patch, context),
         DomainCommand::Purge { id } => cache::purge(view, *id, context),
+        DomainCommand::Rollback(asked) => rollback::decide(view, asked, context),
     }
 }
 
@@ -261,9 +262,11 @@ fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> 
     Ok(Decided::Changed(decided(view, vec![event], status.is_served(), context)))
 }
 
-/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run.
+/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run. That it was a rollback is no
+/// change of its own.
 pub fn diff(events: &[NewEvent]) -> Vec<Value> {
-    events.iter().map(|new| difference(&new.event)).collect()
+    let changes = events.iter().filter(|new| !matches!(new.event, Event::DomainRolledBack(_)));
+    changes.map(|new| difference(&new.event)).collect()
 }
 
 fn difference(event: &Event) -> Value {
@@ -300,5 +303,6 @@ pub(super) fn change_fault(
     match origin {
         rrsets::Origin::One => Fault::at("", code, detail),
         rrsets::Origin::Batch => Fault::at(format!("/changes/{index}"), code, detail),
+        rrsets::Origin::Rollback => Fault::at("/revision", code, detail),
     }
 }
