@@ -96,12 +96,14 @@ pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($
 /// $1 a stream's id. Waits, so nothing else may be held.
 pub(super) const LOCK_STREAM: &str = "select pg_advisory_lock(7003, hashtext($1))";
 
-/// $1 name.
-/// $1 names of domains: until when deleted ones were held for the same owner, whose names they took.
+/// $1 names of domains: until when deleted ones were held for the same owner, whose names they took; not of one that was
+/// itself deleted and restored since: then the last deletion of the name is undone already.
 pub(super) const REPLACED: &str = "select d.name, max(o.hold_until) from desired.domains d \
      join desired.domains o on o.tenant_id = d.tenant_id and o.name = d.name and not o.current \
-     where d.name = any($1) and d.current and o.hold_until is not null group by d.name";
+     where d.name = any($1) and d.current and o.hold_until is not null \
+     and not exists (select from events e where e.stream_id = d.id and e.type = 'domain.restored') group by d.name";
 
+/// $1 name.
 pub(super) const DOMAIN_ID: &str = "select id::text from desired.domains where name = $1 and current";
 
 pub(super) const TARGETS: &str = "select name from desired.clusters where enabled order by name";

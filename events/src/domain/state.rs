@@ -199,6 +199,8 @@ impl DomainView {
                 state.status = restored.status;
                 state.status_before_delete = None;
                 state.hold_until = None;
+                // The last deletion of the name is undone: there is no other that could be meant.
+                self.replaced = None;
             }
             Event::RrsetReplaced(put) => {
                 state.rrsets += i64::from(put.before.is_none());
