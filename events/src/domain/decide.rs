@@ -103,11 +103,14 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
             rrsets::change(view, &[RrsetChange::Put(rrset.clone())], rrsets::Origin::One, context)
         }
         DomainCommand::DeleteRrset { owner, rrtype } => {
+            let change = RrsetChange::Delete { owner: owner.clone(), rrtype: *rrtype };
+            if rrsets::removes_apex_ns(&change) {
+                return Err(Reject::Invalid(vec![Fault::at("", "apex_ns", rrsets::APEX_NS)]));
+            }
             let Some(stored) = view.get(&owner.key(), *rrtype) else {
                 return Err(Reject::NotFound(format!("RRset {owner} {rrtype} of {}", domain.name)));
             };
             check(context.precondition, Some(stored.changed))?;
-            let change = RrsetChange::Delete { owner: owner.clone(), rrtype: *rrtype };
             rrsets::change(view, &[change], rrsets::Origin::One, context)
         }
         DomainCommand::ChangeRrsets(changes) => {

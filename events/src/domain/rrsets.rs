@@ -127,6 +127,10 @@ fn apply(
 ) -> Touched {
     let mut touched = Touched::new();
     for (index, change) in changes.iter().enumerate() {
+        if removes_apex_ns(change) {
+            faults.push(change_fault(origin, index, "apex_ns", APEX_NS.into()));
+            continue;
+        }
         let key = (change.owner().key(), change.rrtype());
         let now = match touched.get(&key) {
             Some((_, body, _)) => body.clone(),
@@ -185,6 +189,16 @@ fn next(
     }
 }
 
+/// What is said of the apex NS set, whatever is to be done with it.
+pub(super) const APEX_NS: &str =
+    "the apex NS set comes from the platform's nameservers: it is not yours to set or to remove";
+
+/// Whether this would take the apex NS set away, which is derived and stays.
+pub(super) fn removes_apex_ns(change: &RrsetChange) -> bool {
+    let is_removal = matches!(change, RrsetChange::Delete { .. } | RrsetChange::Remove { .. });
+    is_removal && change.owner().is_apex() && change.rrtype() == RrType::NS
+}
+
 /// What gets records has a name that means something; what is there already can be taken away whatever its name is.
 fn a_labels(changes: &[RrsetChange], origin: Origin, faults: &mut Vec<Fault>) {
     for (index, change) in changes.iter().enumerate() {
@@ -212,11 +226,7 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             );
         }
         if owner.is_apex() && *rrtype == RrType::NS {
-            fault(
-                *index,
-                "apex_ns",
-                "the apex NS set comes from the platform's nameservers and is not yours to set".into(),
-            );
+            fault(*index, "apex_ns", APEX_NS.into());
         }
         if owner.is_wildcard() && *rrtype == RrType::NS {
             fault(
