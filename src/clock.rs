@@ -1,5 +1,5 @@
 //! The clock, passed in wherever time is needed, so that tests can turn it.
-//! Leases and retention go by the database's clock, not by this one.
+//! Leases and the keeping of receipts go by the database's clock, not by this one.
 
 use headwater_events::time::Timestamp;
 use std::fmt::Debug;

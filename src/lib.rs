@@ -20,6 +20,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod mail;
+pub mod pace;
 pub mod secret;
 pub mod statements;
 pub mod token;

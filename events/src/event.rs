@@ -3,7 +3,7 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
-use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
+use crate::domain::{CachePolicy, DomainRolledBack, HostnameDeleted, HostnameReplaced, PurgeRequested};
 use crate::edge::{
     CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned, IdentityIssued, IdentityRevoked,
     PoolCreated,
@@ -437,4 +437,7 @@ events! {
     EdgeDeleted(EdgeDeleted) = "edge.deleted" @ 1 in Edge,
     "A service class of cells was made."
     PoolCreated(PoolCreated) = "pool.created" @ 1 in Pool,
+    // The history of a domain.
+    "The domain was given back what it was at the revision `to`; what that changed stands beside it, in the same revision."
+    DomainRolledBack(DomainRolledBack) = "domain.rolled_back" @ 1 in Domain,
 }

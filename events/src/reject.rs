@@ -96,6 +96,16 @@ pub enum Reject {
         /// For people.
         detail: String,
     },
+    /// The revision cannot be gone back to.
+    #[error("{detail}")]
+    NotRestorable {
+        /// Stable snake_case code.
+        code: &'static str,
+        /// For people.
+        detail: String,
+        /// The nearest ones that can.
+        nearest: Vec<Revision>,
+    },
     /// The input is at fault; every fault is named.
     #[error("{} fault(s) in the input", .0.len())]
     Invalid(Vec<Fault>),

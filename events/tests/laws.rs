@@ -27,5 +27,9 @@ mod dns_values;
 mod given;
 #[path = "laws/golden.rs"]
 mod golden;
+#[path = "laws/retention.rs"]
+mod retention;
+#[path = "laws/rollback.rs"]
+mod rollback;
 #[path = "laws/sha256.rs"]
 mod sha256;

@@ -5,7 +5,7 @@
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
-use headwater_events::domain::{CreateDomain, DomainCommand, DomainState, Precondition};
+use headwater_events::domain::{CreateDomain, DomainCommand, DomainState, NotRestored, Precondition};
 use headwater_events::envelope::Client;
 use headwater_events::ids::{EdgeId, OperationId, Position, RequestId, Revision, TokenId, UserId};
 use headwater_events::reject::{Guard, Reject};
@@ -160,6 +160,9 @@ pub struct Outcome {
     pub domain: Option<DomainState>,
     /// What the caller may want to know.
     pub warnings: Vec<String>,
+    /// What a rollback leaves as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_restored: Vec<NotRestored>,
     /// The position of the command's last event; none when nothing changed.
     #[serde(skip)]
     pub position: Option<Position>,
@@ -183,6 +186,8 @@ pub struct Plan {
     pub targets: Vec<String>,
     /// The `If-Match` with which exactly this is applied, or nothing.
     pub if_match: Option<Revision>,
+    /// What would stay as it is; of a rollback alone.
+    pub not_restored: Option<Vec<NotRestored>>,
 }
 
 /// Why a command has no outcome.

@@ -18,6 +18,7 @@ use crate::secret::Secret;
 use headwater_edge_wire::artifact::{
     ARTIFACT_CEILING_MAX_BYTES, ARTIFACT_DEFAULT_MAX_BYTES, ARTIFACT_FLOOR_MAX_BYTES, ArtifactBudget,
 };
+use headwater_events::domain::Retention;
 use headwater_events::domain::destination::{Destinations, NETWORKS_MAX_COUNT, Network};
 pub use reader::{ConfigError, EnvironmentVariable};
 use reader::{Reader, Section};
@@ -146,6 +147,8 @@ pub struct Limits {
     pub mutations_per_minute: u32,
     /// `reads_per_minute` of a tenant.
     pub reads_per_minute: u32,
+    /// `revision_days` and `revision_newest`: which revisions of a domain it can be rolled back to.
+    pub retention: Retention,
 }
 
 /// `[edge_control]`.
@@ -362,6 +365,10 @@ fn limits(section: &mut Section<'_>) -> Limits {
         streams_per_tenant: section.number("streams_per_tenant", 1..=100_000, 500),
         mutations_per_minute: section.number("mutations_per_minute", 1..=100_000_000, 1_200),
         reads_per_minute: section.number("reads_per_minute", 1..=100_000_000, 6_000),
+        retention: Retention {
+            window: Duration::from_secs(u64::from(section.number("revision_days", 1..=365, 1_u32)) * 86_400),
+            newest: i64::from(section.number("revision_newest", 2..=100, 10_u32)),
+        },
     }
 }
 

@@ -37,14 +37,11 @@ pub use permit::writes_ended;
 pub use probe::{TestReport, TestStep, test_cluster};
 
 use crate::app::App;
+use crate::pace;
 use headwater_events::ids::ClusterId;
 use std::collections::HashMap;
-use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// How soon after one look at the clusters the next may follow.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A worker that runs.
 struct Running {
@@ -62,14 +59,8 @@ pub async fn run(app: App) {
             Ok(found) => follow(&app, found, &mut running),
             Err(error) => tracing::warn!(%error, "the DNS clusters cannot be read; trying again"),
         }
-        tokio::select! {
-            () = app.stop.cancelled() => break,
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
-        }
-        tokio::select! {
-            () = app.stop.cancelled() => break,
-            moved = head.changed() => if moved.is_err() { break },
-            () = tokio::time::sleep(app.config.deploy.poll) => {}
+        if !pace::next_look(&app, &mut head, false).await {
+            break;
         }
     }
     for (_, worker) in running {

@@ -6,6 +6,7 @@ use super::fault::DeployError;
 use super::sql;
 use crate::app::App;
 use crate::command::{Command, Meta};
+use crate::pace;
 use headwater_events::actor::Caller;
 use headwater_events::admin::{AdminCommand, Observation, Outcome};
 use headwater_events::event::{DeploymentFact, Stages};
@@ -60,7 +61,7 @@ struct Retry {
 /// The pause before a try, twice as long each time, with jitter so that what failed together does not come back
 /// together. `draw` lies in 0 … 1.
 pub(super) fn backoff(attempts: u32, draw: f64) -> Duration {
-    let doubled = BACKOFF_MIN.saturating_mul(1_u32 << attempts.saturating_sub(1).min(20)).min(BACKOFF_MAX);
+    let doubled = pace::doubled(BACKOFF_MIN, BACKOFF_MAX, attempts.saturating_sub(1));
     doubled.mul_f64(0.75 + 0.25 * draw.clamp(0.0, 1.0))
 }
 

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::EdgeError;
 use super::authority::{Authority, serial_of};
 use super::peer::Peer;
+use super::polls::Polls;
 use super::routes::{self, Control};
 use crate::app::App;
 use crate::http::stall;
@@ -48,6 +49,13 @@ pub struct Bound {
     control: Control,
     /// Where it listens.
     pub address: SocketAddr,
+}
+
+impl Bound {
+    /// The long polls that wait for a change.
+    pub fn polls(&self) -> Polls {
+        self.control.polls.clone()
+    }
 }
 
 /// Binds the listener that the configuration names, makes what keys there are not yet, and begins to shake hands.

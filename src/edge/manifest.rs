@@ -222,6 +222,7 @@ pub(super) async fn answer(
             let frame = Frame::new(control, &live, standing).await?;
             return Ok(frame.page(control, after, &rows, Context::Manifest)?.1);
         }
+        let _waiting = control.polls.wait();
         tokio::select! {
             () = control.app.stop.cancelled() => {}
             () = tokio::time::sleep_until(deadline.min(Instant::now() + RECHECK)) => {}

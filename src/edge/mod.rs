@@ -14,6 +14,7 @@ mod keys;
 pub mod listener;
 mod manifest;
 mod peer;
+mod polls;
 mod rate;
 mod register;
 mod routes;
@@ -24,6 +25,7 @@ pub mod token;
 
 pub use keys::{Signer, authority_certificate, signer};
 pub use listener::{bind, run};
+pub use polls::Polls;
 
 use headwater_edge_wire::canonical::CanonicalError;
 use headwater_edge_wire::ids::OutOfRange;

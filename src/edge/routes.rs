@@ -23,6 +23,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::authority::Authority;
 use super::keys::{self, Signer};
 use super::peer::{Live, peer};
+use super::polls::Polls;
 use super::rate::Rate;
 use super::{EdgeError, answers, changes, heartbeat, manifest, register, streams};
 use crate::app::App;
@@ -55,6 +56,7 @@ pub(super) struct Parts {
     pub(super) recording: Mutex<()>,
     pub(super) snapshots: Arc<Semaphore>,
     pub(super) changes: watch::Receiver<i64>,
+    pub(super) polls: Polls,
 }
 
 impl std::ops::Deref for Control {
@@ -80,6 +82,7 @@ impl Control {
             recording: Mutex::default(),
             snapshots: Arc::new(Semaphore::new(streams::SNAPSHOTS_MAX_COUNT)),
             changes: changes::follow(&app),
+            polls: Polls::default(),
             vault,
             app,
         })))

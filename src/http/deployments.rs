@@ -162,7 +162,16 @@ fn plan(ahead: bool, cluster: &ClusterRow, decision: Decision) -> Response {
     let targets = if ahead { vec![cluster.name.clone()] } else { Vec::new() };
     let warnings = vec![warning.to_owned()];
     let (diff, guards) = (Vec::new(), Vec::new());
-    Submitted::Plan(Plan { changed: ahead, diff, warnings, guards, targets, if_match: None }).into_response()
+    Submitted::Plan(Plan {
+        changed: ahead,
+        diff,
+        warnings,
+        guards,
+        targets,
+        if_match: None,
+        not_restored: None,
+    })
+    .into_response()
 }
 
 impl From<DecideError> for Problem {

@@ -190,6 +190,41 @@ pub fn client(parts: &axum::http::request::Parts) -> Option<Client> {
 mod tests {
     use super::*;
 
+    /// W3C Trace Context, section 3.2: one character off is no trace.
+    #[test]
+    fn a_trace_is_read_strictly() {
+        let read = |text: &str| Trace::read(&HeaderValue::from_str(text).unwrap()).map(|trace| trace.flags);
+        let (id, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let zeros = ("0".repeat(32), "0".repeat(16));
+        let rows = [
+            (format!("00-{id}-{parent}-01"), true),
+            (format!("00-{id}-{parent}-ff"), true),
+            (format!("00-{id}-{parent}-01-more"), false),
+            (format!("00-{id}-{parent}-01-"), false),
+            (format!("01-{id}-{parent}-01"), true),
+            (format!("01-{id}-{parent}-01-more"), true),
+            (format!("ff-{id}-{parent}-01"), false),
+            (format!("0-{id}-{parent}-01"), false),
+            (format!("0g-{id}-{parent}-01"), false),
+            (format!("00-{}-{parent}-01", id.to_uppercase()), false),
+            (format!("00-{}-{parent}-01", &id[1..]), false),
+            (format!("00-{id}0-{parent}-01"), false),
+            (format!("00-{}-{parent}-01", zeros.0), false),
+            (format!("00-{id}-{}-01", &parent[1..]), false),
+            (format!("00-{id}-{}-01", parent.to_uppercase()), false),
+            (format!("00-{id}-{}-01", zeros.1), false),
+            (format!("00-{id}-{parent}-1"), false),
+            (format!("00-{id}-{parent}-0G"), false),
+            (format!("00-{id}-{parent}"), false),
+            (format!(" 00-{id}-{parent}-01"), false),
+            (String::new(), false),
+        ];
+        for (text, is_one) in rows {
+            assert_eq!(read(&text).is_some(), is_one, "{text:?}");
+        }
+        assert_eq!(read(&format!("00-{id}-{parent}-01")).as_deref(), Some("01"));
+    }
+
     #[tokio::test]
     async fn a_panic_is_a_problem_of_its_request() {
         use tower::ServiceExt;

@@ -23,6 +23,7 @@ mod health;
 mod hostnames;
 mod projections;
 mod revisions;
+mod rollback;
 mod rrsets;
 mod status;
 mod tenants;

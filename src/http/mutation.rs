@@ -229,7 +229,7 @@ impl IntoResponse for Submitted {
 }
 
 fn planned(plan: &Plan, if_none_match: Option<&str>) -> Response {
-    let mut response = Json(json!({
+    let mut body = json!({
         "changed": plan.changed,
         "diff": plan.diff,
         "warnings": plan.warnings,
@@ -237,8 +237,11 @@ fn planned(plan: &Plan, if_none_match: Option<&str>) -> Response {
         "targets": plan.targets,
         "if_match": plan.if_match.map(conditional::etag),
         "if_none_match": if_none_match,
-    }))
-    .into_response();
+    });
+    if let Some(not_restored) = &plan.not_restored {
+        body["not_restored"] = json!(not_restored);
+    }
+    let mut response = Json(body).into_response();
     if let Some(revision) = plan.if_match {
         conditional::set_etag(response.headers_mut(), revision);
     }

@@ -237,6 +237,7 @@ async fn retry_run(app: &App, mutation: &Mutation<NoBody>, operation: Shown) -> 
             guards: Vec::new(),
             targets: Vec::new(),
             if_match: None,
+            not_restored: None,
         };
         return Ok(Submitted::Plan(plan).into_response());
     }

@@ -44,6 +44,9 @@ pub const CODES: [(u16, &[&str]); 15] = [
             "not_cancellable",
             "edge_enabled",
             "last_cell",
+            "not_retained",
+            "not_validated",
+            "moved_on",
         ],
     ),
     (412, &["revision_mismatch"]),
@@ -192,6 +195,9 @@ impl From<Reject> for Problem {
                 Self::new(StatusCode::CONFLICT, "guarded", detail).with("guards", json!(names))
             }
             Reject::Conflict { code, .. } => Self::new(StatusCode::CONFLICT, code, detail),
+            Reject::NotRestorable { code, nearest, .. } => {
+                Self::new(StatusCode::CONFLICT, code, detail).with("nearest", json!(nearest))
+            }
             Reject::Invalid(faults) => Self::invalid(faults),
         }
     }

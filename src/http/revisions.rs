@@ -3,12 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use headwater_events::domain::{BATCH_MAX_CHANGES, diff};
+use headwater_events::domain::{DomainState, ROLLBACK_MAX_CHANGES, Standing, diff};
 use headwater_events::envelope::{NewEvent, Recorded};
 use headwater_events::ids::{Revision, StreamRef};
 use headwater_events::time::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -23,9 +24,10 @@ use super::query::{NoQuery, Query};
 use super::{Problem, page};
 use crate::app::App;
 use crate::query::history::{self, StoredRevision};
+use crate::store::past;
 
-/// Events of one revision that are shown: a batch has no more.
-const REVISION_MAX_EVENTS: i64 = BATCH_MAX_CHANGES as i64;
+/// Events of one revision that are shown: a rollback has no more, with those of settings and its own.
+const REVISION_MAX_EVENTS: i64 = ROLLBACK_MAX_CHANGES as i64 + 10;
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -54,11 +56,18 @@ struct RevisionBody {
     operation: Option<Uuid>,
     /// The request.
     request_id: Uuid,
+    /// Whether it can be gone back to as far as retention goes: it was the newest within the window, is among the newest
+    /// ones, is active on a target, or was rolled back to.
+    retained: bool,
+    /// Whether a target has verified it, or a later one up to the next change.
+    validated: bool,
 }
 
-impl From<StoredRevision> for RevisionBody {
-    fn from(stored: StoredRevision) -> Self {
+impl RevisionBody {
+    fn new(stored: StoredRevision, standing: &Standing) -> Self {
         Self {
+            retained: standing.retained,
+            validated: standing.validated,
             revision: stored.revision.get(),
             at: stored.at,
             r#type: stored.event_type,
@@ -95,16 +104,34 @@ async fn list(
 ) -> Result<Response, Problem> {
     let domain = visible(&app, &auth, &name).await?.state;
     page::list(wanted, move |before: Option<i64>, most| {
-        let app = app.clone();
+        let (app, domain) = (app.clone(), domain.clone());
         async move {
             let before = before.map(Revision::new);
             let found = history::revisions(&app.pool, domain.id, before, None, most).await?;
-            Ok(Page {
-                items: found.into_iter().map(|one| (one.revision.get(), RevisionBody::from(one))).collect(),
-            })
+            let items = shown(&app, &domain, found).await?;
+            Ok(Page { items: items.into_iter().map(|one| (one.revision, one)).collect() })
         }
     })
     .await
+}
+
+/// Revisions that follow one another, newest first, each with whether it can be gone back to.
+async fn shown(
+    app: &App,
+    domain: &DomainState,
+    found: Vec<StoredRevision>,
+) -> Result<Vec<RevisionBody>, Problem> {
+    let (Some(newest), Some(oldest)) = (found.first(), found.last()) else { return Ok(Vec::new()) };
+    let (oldest, newest) = (oldest.revision, newest.revision);
+    let retention = app.config.limits.retention;
+    let standings = past::standings(&app.pool, domain, oldest, newest, retention, app.clock.now()).await?;
+    let standings: BTreeMap<Revision, Standing> = standings.into_iter().collect();
+    let unknown = Standing::default();
+    let body = |one: StoredRevision| {
+        let standing = standings.get(&one.revision).unwrap_or(&unknown);
+        RevisionBody::new(one, standing)
+    };
+    Ok(found.into_iter().map(body).collect())
 }
 
 /// One mutation of a domain with what it changed.
@@ -121,7 +148,7 @@ async fn get(
     let revision = Revision::new(at.revision);
     let found = history::revisions(&app.pool, domain.id, None, Some(revision), 1).await?.pop();
     let missing = || Problem::not_found(format!("revision {revision} of {}", at.domain));
-    let known = RevisionBody::from(found.ok_or_else(missing)?);
+    let known = shown(&app, &domain, found.into_iter().collect()).await?.pop().ok_or_else(missing)?;
     let before = Revision::new(at.revision - 1);
     let stream = StreamRef::domain(domain.id);
     let recorded = app.log.stream(stream, before, revision, REVISION_MAX_EVENTS).await?;

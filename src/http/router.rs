@@ -14,7 +14,8 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events, health,
-    hostnames, operations, projections, revisions, rrsets, status, stream, tenants, tokens, users, zone,
+    hostnames, operations, projections, revisions, rollback, rrsets, status, stream, tenants, tokens, users,
+    zone,
 };
 use crate::app::App;
 
@@ -27,6 +28,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(cache::routes())
         .merge(zone::routes())
         .merge(revisions::routes())
+        .merge(rollback::routes())
         .merge(deployments::routes())
         .merge(tenants::routes())
         .merge(users::routes())

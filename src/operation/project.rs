@@ -33,6 +33,19 @@ pub enum ProjectError {
         /// Why.
         error: DecodeError,
     },
+    /// The rows that are there were made by a program with other rules: it halts until they are made anew.
+    #[error(
+        "halted: its rows are of version {found} and this program makes version {version}; run `headwater projection \
+         rebuild {name}`"
+    )]
+    Outdated {
+        /// Which projection.
+        name: &'static str,
+        /// The version of the rows that are there.
+        found: i32,
+        /// The version that this program makes.
+        version: i32,
+    },
     /// The database refused it or did not answer.
     #[error("the projection cannot be written: {0}")]
     Database(#[from] sqlx::Error),
@@ -97,7 +110,8 @@ pub async fn run<P: Projection>(app: App, projection: P) {
 }
 
 async fn note(app: &App, name: &str, error: &ProjectError, text: &str) -> Result<(), sqlx::Error> {
-    let state = if matches!(error, ProjectError::Halted { .. }) { "halted" } else { "failing" };
+    let halted = matches!(error, ProjectError::Halted { .. } | ProjectError::Outdated { .. });
+    let state = if halted { "halted" } else { "failing" };
     sqlx::query(sql::CURSOR_ERROR).bind(name).bind(state).bind(text).execute(&app.pool).await.map(|_| ())
 }
 
@@ -138,7 +152,7 @@ pub async fn step<P: Projection>(app: &App, projection: &P) -> Result<Stepped, P
     Ok(Stepped::Applied(to))
 }
 
-async fn cursor<P: Projection>(app: &App) -> Result<Position, sqlx::Error> {
+async fn cursor<P: Projection>(app: &App) -> Result<Position, ProjectError> {
     let known: Option<i64> =
         sqlx::query_scalar(sql::CURSOR).bind(P::NAME).bind(P::VERSION).fetch_optional(&app.pool).await?;
     match known {
@@ -146,7 +160,12 @@ async fn cursor<P: Projection>(app: &App) -> Result<Position, sqlx::Error> {
         None => {
             sqlx::query(sql::CURSOR_BEGIN).bind(P::NAME).bind(P::VERSION).execute(&app.pool).await?;
             let query = sqlx::query_scalar(sql::CURSOR).bind(P::NAME).bind(P::VERSION);
-            query.fetch_one(&app.pool).await.map(Position::new)
+            if let Some(position) = query.fetch_optional(&app.pool).await? {
+                return Ok(Position::new(position));
+            }
+            let query = sqlx::query_scalar(sql::CURSOR_VERSION).bind(P::NAME);
+            let found = query.fetch_one(&app.pool).await?;
+            Err(ProjectError::Outdated { name: P::NAME, found, version: P::VERSION })
         }
     }
 }

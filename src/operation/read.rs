@@ -329,7 +329,7 @@ pub async fn plan_retry(
         return Ok(None);
     }
     let (warnings, guards) = (Vec::new(), Vec::new());
-    Ok(Some(Plan { changed: true, diff, warnings, guards, targets, if_match: None }))
+    Ok(Some(Plan { changed: true, diff, warnings, guards, targets, if_match: None, not_restored: None }))
 }
 
 /// Has the lagging deployments of an operation tried at once; gives how many there were.

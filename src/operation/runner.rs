@@ -8,6 +8,7 @@ use super::sql;
 use crate::app::App;
 use crate::command::{Command, Meta};
 use crate::deploy::{DeployError, Lease};
+use crate::pace;
 use crate::rebuild::{self, Difference, Intent, RebuildError};
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
@@ -34,8 +35,6 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a walk may take to the end of its zone when it is to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// How soon after one look at the lane the next may follow.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long what a run found is kept.
 const RUNS_KEPT_DAYS: i32 = 30;
 /// The lease of the lane.
@@ -85,17 +84,8 @@ pub async fn run(app: App) {
                 false
             }
         };
-        tokio::select! {
-            () = app.stop.cancelled() => break,
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
-        }
-        if more {
-            continue;
-        }
-        tokio::select! {
-            () = app.stop.cancelled() => break,
-            moved = head.changed() => if moved.is_err() { break },
-            () = tokio::time::sleep(app.config.deploy.poll) => {}
+        if !pace::next_look(&app, &mut head, more).await {
+            break;
         }
     }
     if let Some(lease) = lease {
@@ -177,14 +167,9 @@ async fn carry_out(app: &App, lease: &mut Lease, due: Due) -> Result<(), LaneErr
         return finish(app, lease, given_up(id, &why)).await;
     }
     tracing::warn!(operation = %id, error = why, "imperative work is tried again");
-    let pause = backoff(due.attempts);
+    let tries = u32::try_from(due.attempts).unwrap_or(0);
+    let pause = pace::doubled(BACKOFF_MIN, BACKOFF_MAX, tries);
     Ok(run::put_off(&app.pool, id, &holder, pause, Some(&why), true).await?)
-}
-
-/// The pause after so many tries before this one.
-fn backoff(attempts: i32) -> Duration {
-    let doubled = BACKOFF_MIN.saturating_mul(1 << attempts.clamp(0, 16));
-    doubled.min(BACKOFF_MAX)
 }
 
 /// Why another try would give the same, as a code.
@@ -320,15 +305,4 @@ async fn finish(app: &App, lease: &mut Lease, finished: OperationFinished) -> Re
     }
     fail::fail_point!("operation.after_finish");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_doubles_up_to_a_minute() {
-        let pauses: Vec<u64> = [0, 1, 2, 5, 6, 31].into_iter().map(|n| backoff(n).as_secs()).collect();
-        assert_eq!(pauses, [1, 2, 4, 32, 60, 60]);
-    }
 }

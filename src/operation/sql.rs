@@ -11,6 +11,9 @@ pub(super) const CURSOR: &str = "select position from projection_cursors where n
 pub(super) const CURSOR_BEGIN: &str =
     "insert into projection_cursors (name, version) values ($1, $2) on conflict do nothing";
 
+/// $1 name: of which version its rows are.
+pub(super) const CURSOR_VERSION: &str = "select version from projection_cursors where name = $1";
+
 /// $1 name, $2 version, $3 from, $4 to: no row when another process moved it.
 pub(super) const CURSOR_MOVE: &str = "update projection_cursors \
      set position = $4, state = 'live', last_error = null, updated_at = now() \
@@ -60,7 +63,7 @@ macro_rules! edges {
                        order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c)) \
          from (select max(e.position) as position from events e \
                where e.stream_id = o.domain_id and e.revision = o.revision) p \
-         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge'))"
+         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge', 'domain.rollback_edges'))"
     };
 }
 
@@ -254,6 +257,7 @@ pub(super) const CHECK_SOON: &str = "update desired.deployments set checked_at =
 pub const ALL: &[&str] = &[
     CURSOR,
     CURSOR_BEGIN,
+    CURSOR_VERSION,
     CURSOR_MOVE,
     CURSOR_ERROR,
     LEASE,

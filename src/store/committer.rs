@@ -13,7 +13,7 @@ use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitE
 use crate::secret::Secret;
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
-use headwater_events::domain::{Decided, DomainCommand, Limits, diff, entity_tag};
+use headwater_events::domain::{Decided, DomainCommand, Limits, diff, entity_tag, not_restored};
 use headwater_events::ids::{BatchId, OperationId, Position};
 use headwater_events::reject::Reject;
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -145,6 +145,12 @@ impl CommitterHandle {
             guards: blocked.iter().map(|guard| guard.name().to_owned()).collect(),
             targets: Vec::new(),
             if_match,
+            not_restored: match &request.command {
+                Command::Domain { name, command: DomainCommand::Rollback(_) } => {
+                    Some(decider.loaded.domains.get(name).map(not_restored).unwrap_or_default())
+                }
+                _ => None,
+            },
         };
         if let Decided::Changed(decision) = decided {
             plan.changed = true;
@@ -408,6 +414,7 @@ impl Committer {
 /// Rare commands whose views are not kept over a batch.
 fn stands_alone(command: &Command) -> bool {
     match command {
+        Command::Domain { command, .. } => matches!(command, DomainCommand::Rollback(_)),
         Command::Admin { command, .. } => {
             !matches!(command, AdminCommand::RecordDeployments { .. } | AdminCommand::FinishOperation { .. })
         }

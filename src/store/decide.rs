@@ -162,7 +162,21 @@ impl<'a> Decider<'a> {
             }
             Command::Admin { command, .. } => (command.stream().id, None),
         };
-        Outcome { changed, revision, operation, stream, domain, warnings, position: None, replayed: false }
+        let view = match &request.command {
+            Command::Domain { name, .. } => self.loaded.domains.get(name),
+            _ => None,
+        };
+        Outcome {
+            changed,
+            revision,
+            operation,
+            stream,
+            domain,
+            warnings,
+            not_restored: view.map(domain::not_restored).unwrap_or_default(),
+            position: None,
+            replayed: false,
+        }
     }
 
     fn view(&self, name: &headwater_events::dns::DomainName) -> Option<&DomainState> {

@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, row, sites, sql};
+use super::{edge, past, row, sites, sql};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -47,6 +47,11 @@ pub(super) async fn load(
 ) -> Result<Loaded, sqlx::Error> {
     let mut loaded = Loaded::default();
     let proxied = domains(connection, requests, lock, &mut loaded).await?;
+    let extended = past::extend(connection, requests, &mut loaded).await?;
+    let requests = requests.iter().enumerate();
+    let requests: Vec<&Request> =
+        requests.map(|(index, request)| extended.get(&index).unwrap_or(request)).collect();
+    let requests = requests.as_slice();
     rrsets(connection, requests, &mut loaded).await?;
     sites::load(connection, requests, &proxied, &mut loaded).await?;
     receipts(connection, requests, &mut loaded).await?;

@@ -96,12 +96,14 @@ pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($
 /// $1 a stream's id. Waits, so nothing else may be held.
 pub(super) const LOCK_STREAM: &str = "select pg_advisory_lock(7003, hashtext($1))";
 
-/// $1 name.
-/// $1 names of domains: until when deleted ones were held for the same owner, whose names they took.
+/// $1 names of domains: until when deleted ones were held for the same owner, whose names they took; not of one that was
+/// itself deleted and restored since: then the last deletion of the name is undone already.
 pub(super) const REPLACED: &str = "select d.name, max(o.hold_until) from desired.domains d \
      join desired.domains o on o.tenant_id = d.tenant_id and o.name = d.name and not o.current \
-     where d.name = any($1) and d.current and o.hold_until is not null group by d.name";
+     where d.name = any($1) and d.current and o.hold_until is not null \
+     and not exists (select from events e where e.stream_id = d.id and e.type = 'domain.restored') group by d.name";
 
+/// $1 name.
 pub(super) const DOMAIN_ID: &str = "select id::text from desired.domains where name = $1 and current";
 
 pub(super) const TARGETS: &str = "select name from desired.clusters where enabled order by name";
@@ -202,6 +204,38 @@ pub(super) const STREAM_PAGE: &str = concat!(
      order by revision, seq limit $4"
 );
 
+/// $1 stream, $2 revision and $3 number after which it goes on, $4 up to which revision, $5 how many.
+pub(super) const PAST_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where stream_id = $1 and (revision, seq) > ($2, $3) and revision <= $4 \
+     order by revision, seq limit $5"
+);
+
+/// $1 domain, $2 from, $3 through, $4 types that are neutral: each revision, where it begins, when it came to be, and
+/// whether it changed what targets serve.
+pub(super) const MILESTONES: &str = "select revision, min(position), min(at), bool_or(type <> all($4)) from events \
+     where stream_id = $1 and revision >= $2 and revision <= $3 group by revision order by revision";
+
+/// $1 domain, $2 after, $3 types that are neutral: the next revision that changed what targets serve.
+pub(super) const NEXT_CHANGE: &str = "select revision from events \
+     where stream_id = $1 and revision > $2 and type <> all($3) order by revision, seq limit 1";
+
+/// $1 domain, $2 after position, $3 from, $4 through: revisions in between that a target has verified. Only what is
+/// such a fact is read as one.
+pub(super) const ACKNOWLEDGED: &str = "select distinct a.revision from events e cross join lateral (select \
+     case when e.type = 'deployment.acknowledged' then convert_from(e.data, 'UTF8')::jsonb end as data) d \
+     cross join lateral (select (d.data->>'revision')::bigint as revision, \
+         coalesce((d.data->>'removed')::boolean, false) as removed) a \
+     where e.domain_id = $1 and e.position > $2 and e.type = 'deployment.acknowledged' \
+     and not a.removed and a.revision between $3 and $4";
+
+/// $1 domain: revisions that are active on a target, and those that were rolled back to.
+pub(super) const KEPT_REVISIONS: &str = "select active_revision from desired.deployments \
+     where domain_id = $1 and active_revision > 0 \
+     union select (convert_from(data, 'UTF8')::jsonb->>'to')::bigint from events \
+     where stream_id = $1 and type = 'domain.rolled_back'";
+
 /// $1 domain, $2 after, $3 how many.
 pub(super) const DOMAIN_PAGE: &str = concat!(
     "select ",
@@ -293,6 +327,11 @@ pub const ALL: &[&str] = &[
     RAW_PAGE,
     RAW_WINDOW,
     STREAM_PAGE,
+    PAST_PAGE,
+    MILESTONES,
+    NEXT_CHANGE,
+    ACKNOWLEDGED,
+    KEPT_REVISIONS,
     DOMAIN_PAGE,
     TENANT_PAGE,
     CHAIN_PAGE,

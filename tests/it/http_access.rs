@@ -56,6 +56,7 @@ fn matrix() -> Vec<Row> {
         ("get", "/api/domains/{d}/zone", Value::Null, 404),
         ("get", "/api/domains/{d}/revisions", Value::Null, 404),
         ("get", "/api/domains/{d}/revisions/{n}", Value::Null, 404),
+        ("post", "/api/domains/{d}/rollback", json!({"revision": 1}), 404),
         ("get", "/api/domains/{d}/deployments", Value::Null, 404),
         ("get", "/api/deployments", Value::Null, 200),
         ("post", "/api/deployments/pause", json!({"scope": "all"}), 403),

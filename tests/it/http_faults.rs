@@ -169,6 +169,7 @@ fn owners() -> Vec<Row> {
             422,
             "apex_ns",
         ),
+        row("DELETE", &format!("{ZONE}/rrsets/@/NS"), "", 422, "apex_ns"),
         row(
             "PUT",
             &format!("{ZONE}/rrsets/@/CNAME"),

@@ -196,6 +196,9 @@ async fn a_restore_that_is_given_up_is_told() {
         // What is there now can itself be deleted and restored.
         api.call(Method::DELETE, ZONE, Value::Null).await.expect(removed);
         api.call(Method::POST, &restore, Value::Null).await.expect(removed);
+        // Repeated it is nothing: the last deletion of the name is undone.
+        let again = api.call(Method::POST, &restore, Value::Null).await.expect(200).json();
+        assert_eq!(again["changed"], false, "{again}");
         api.call(Method::DELETE, ZONE, Value::Null).await.expect(removed);
     }
     api.call(Method::POST, "/api/domains", json!({"name": "other.test", "force_active": true}))

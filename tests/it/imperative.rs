@@ -221,6 +221,49 @@ async fn what_has_succeeded_has_done_all_of_it() {
     }
 }
 
+/// Rows that a program with other rules made halt their projection; it says what to do, and doing it helps, though the
+/// rebuild is an operation itself.
+#[tokio::test]
+async fn what_is_outdated_says_how_to_go_on() {
+    let api = TestApi::start("").await;
+    tokio::spawn(operation::run(api.app.clone()));
+    tokio::spawn(runner::run(api.app.clone()));
+    post(&api, "/api/domains", json!({"name": "example.test", "force_active": true}), 202).await;
+    let pool = api.database.pool().await;
+    for name in ["operations", "audit", "edge"] {
+        let standing = || async {
+            let all = api.get("/api/projections").await.expect(200).json();
+            all["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|one| one["name"] == name)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let live = eventually("it is live", standing, |one| one["lag"] == 0 && one["state"] == "live").await;
+        let age =
+            sqlx::query("update projection_cursors set version = version - 1 where name = $1").bind(name);
+        age.execute(&pool).await.unwrap();
+        let halted = eventually("it halts", standing, |one| one["state"] == "halted").await;
+        let (old, new) = (&halted["version"], &live["version"]);
+        let detail = format!(
+            "halted: its rows are of version {old} and this program makes version {new}; run `headwater projection \
+             rebuild {name}`"
+        );
+        assert_eq!(halted["last_error"], detail);
+        // What happens meanwhile waits, and is not lost.
+        post(&api, "/api/tenants", json!({"name": format!("during {name}")}), 201).await;
+        let asked = post(&api, &format!("/api/projections/{name}/rebuild"), Value::Null, 202).await;
+        let id = asked["operation"]["id"].as_str().unwrap();
+        let done = api.get(&format!("/api/operations/{id}?wait=20")).await.expect(200).json();
+        assert_eq!(done["state"], "succeeded", "{name}: {done}");
+        let again =
+            eventually("it is live again", standing, |one| one["state"] == "live" && one["lag"] == 0).await;
+        assert_eq!((&again["version"], &again["last_error"]), (new, &Value::Null));
+    }
+}
+
 #[tokio::test]
 async fn one_rebuild_of_a_projection_at_a_time_and_a_call_off_frees_it() {
     let api = TestApi::start("").await;

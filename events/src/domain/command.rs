@@ -3,6 +3,7 @@
 
 use super::cache::CachePatch;
 use super::hostname::{HostnameBody, answers_for_proxy, origin_owners};
+use super::rollback::Rollback;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
 use crate::ids::{DomainId, PurgeId, Revision, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +137,8 @@ pub enum DomainCommand {
         /// The id that the purge gets.
         id: PurgeId,
     },
+    /// Give everything that it desires back what it was at an earlier revision.
+    Rollback(Box<Rollback>),
 }
 
 /// Which proxied names, and whether the rest of a site, a decision must see.
@@ -145,8 +148,8 @@ pub struct SiteNeeds {
     pub at: BTreeSet<OwnerKey>,
     /// These names and one below each, if there is one.
     pub below: BTreeSet<OwnerKey>,
-    /// One whose origin is this host.
-    pub fetched_from: Option<String>,
+    /// One whose origin is one of these hosts.
+    pub fetched_from: BTreeSet<String>,
     /// The cache's policy and its epoch.
     pub cache: bool,
     /// Whether the command is about the site itself, so that it must be read even where no name is proxied.
@@ -162,15 +165,34 @@ impl DomainCommand {
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
             Self::DeleteHostname { .. } | Self::PatchCache(_) | Self::Purge { .. } => Vec::new(),
+            Self::Rollback(rollback) => {
+                let put =
+                    rollback.past.hostnames().filter(|(_, body)| body.is_some()).map(|(owner, _)| owner);
+                rollback.past.rrsets().map(|(owner, ..)| owner).chain(put).collect()
+            }
+        }
+    }
+
+    /// The names that get to be proxied.
+    fn hostnames_put(&self) -> Vec<(&OwnerName, &HostnameBody)> {
+        match self {
+            Self::PutHostname { owner, body } => vec![(owner, body)],
+            Self::Rollback(rollback) => {
+                rollback.past.hostnames().filter_map(|(owner, body)| Some((owner, body?))).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
     /// Owners besides [`Self::owners`] whose RRsets the decision must see: cuts above a proxied name, and what its
     /// origins hold in the same zone.
     pub fn other_owners(&self, zone: &DomainName) -> BTreeSet<OwnerKey> {
-        let Self::PutHostname { owner, body } = self else { return BTreeSet::new() };
-        let above = owner.ancestors().chain(std::iter::once(OwnerName::apex()));
-        above.map(|owner| owner.key()).chain(origin_owners(body, zone)).collect()
+        let mut keys = BTreeSet::new();
+        for (owner, body) in self.hostnames_put() {
+            keys.extend(owner.ancestors().chain(std::iter::once(OwnerName::apex())).map(|owner| owner.key()));
+            keys.extend(origin_owners(body, zone));
+        }
+        keys
     }
 
     /// Whether the decision depends on the platform's generation: it tells an SOA serial.
@@ -188,9 +210,7 @@ impl DomainCommand {
                 changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));
             }
             Self::PutHostname { owner, body } => {
-                needs.at = origin_owners(body, zone);
-                needs.at.insert(owner.key());
-                needs.fetched_from = Some(owner.absolute(zone));
+                needs.proxying(owner, body, zone);
                 needs.own = true;
             }
             Self::DeleteHostname { owner } => {
@@ -198,12 +218,28 @@ impl DomainCommand {
                 needs.own = true;
             }
             Self::PatchCache(_) | Self::Purge { .. } => (needs.cache, needs.own) = (true, true),
+            Self::Rollback(rollback) => {
+                let put = rollback.past.rrsets().filter(|(.., was_there)| *was_there);
+                put.for_each(|(owner, rrtype, _)| needs.beside(owner, rrtype));
+                needs.at.extend(rollback.past.hostnames().map(|(owner, _)| owner.key()));
+                for (owner, body) in self.hostnames_put() {
+                    needs.proxying(owner, body, zone);
+                }
+                (needs.cache, needs.own) = (true, true);
+            }
         }
         needs
     }
 }
 
 impl SiteNeeds {
+    /// What a name that is to be proxied must not go in circles with.
+    fn proxying(&mut self, owner: &OwnerName, body: &HostnameBody, zone: &DomainName) {
+        self.at.extend(origin_owners(body, zone));
+        self.at.insert(owner.key());
+        self.fetched_from.insert(owner.absolute(zone));
+    }
+
     /// What an RRset must not stand beside or above.
     fn beside(&mut self, owner: &OwnerName, rrtype: RrType) {
         if answers_for_proxy(rrtype) {
@@ -232,8 +268,11 @@ impl DomainCommand {
             Self::ChangeRrsets(changes) => (None, changes.as_slice()),
             _ => (None, [].as_slice()),
         };
+        let past = if let Self::Rollback(rollback) = self { Some(&rollback.past) } else { None };
+        let past = past.into_iter().flat_map(|past| past.rrsets()).filter(|(.., was_there)| *was_there);
         let gets = |change: &&RrsetChange| matches!(change, RrsetChange::Put(_) | RrsetChange::Add { .. });
-        one.into_iter().chain(many.iter().filter(gets).map(|change| (change.owner(), change.rrtype())))
+        let many = many.iter().filter(gets).map(|change| (change.owner(), change.rrtype()));
+        one.into_iter().chain(many).chain(past.map(|(owner, rrtype, _)| (owner, rrtype)))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, hostname, rrsets};
+use super::{cache, hostname, rollback, rrsets};
 use crate::actor::{self, Caller, Resource, Verb};
 use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
@@ -103,11 +103,14 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
             rrsets::change(view, &[RrsetChange::Put(rrset.clone())], rrsets::Origin::One, context)
         }
         DomainCommand::DeleteRrset { owner, rrtype } => {
+            let change = RrsetChange::Delete { owner: owner.clone(), rrtype: *rrtype };
+            if rrsets::removes_apex_ns(&change) {
+                return Err(Reject::Invalid(vec![Fault::at("", "apex_ns", rrsets::APEX_NS)]));
+            }
             let Some(stored) = view.get(&owner.key(), *rrtype) else {
                 return Err(Reject::NotFound(format!("RRset {owner} {rrtype} of {}", domain.name)));
             };
             check(context.precondition, Some(stored.changed))?;
-            let change = RrsetChange::Delete { owner: owner.clone(), rrtype: *rrtype };
             rrsets::change(view, &[change], rrsets::Origin::One, context)
         }
         DomainCommand::ChangeRrsets(changes) => {
@@ -118,6 +121,7 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
         DomainCommand::DeleteHostname { owner } => hostname::delete(view, owner, context),
         DomainCommand::PatchCache(patch) => cache::patch(view, patch, context),
         DomainCommand::Purge { id } => cache::purge(view, *id, context),
+        DomainCommand::Rollback(asked) => rollback::decide(view, asked, context),
     }
 }
 
@@ -261,9 +265,11 @@ fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> 
     Ok(Decided::Changed(decided(view, vec![event], status.is_served(), context)))
 }
 
-/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run.
+/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run. That it was a rollback is no
+/// change of its own.
 pub fn diff(events: &[NewEvent]) -> Vec<Value> {
-    events.iter().map(|new| difference(&new.event)).collect()
+    let changes = events.iter().filter(|new| !matches!(new.event, Event::DomainRolledBack(_)));
+    changes.map(|new| difference(&new.event)).collect()
 }
 
 fn difference(event: &Event) -> Value {
@@ -300,5 +306,6 @@ pub(super) fn change_fault(
     match origin {
         rrsets::Origin::One => Fault::at("", code, detail),
         rrsets::Origin::Batch => Fault::at(format!("/changes/{index}"), code, detail),
+        rrsets::Origin::Rollback => Fault::at("/revision", code, detail),
     }
 }

@@ -235,6 +235,40 @@ fn wildcards(owner: &OwnerName) -> Vec<OwnerName> {
     parents.filter_map(|text| OwnerName::from_canonical(&text).ok()).collect()
 }
 
+/// Every fault that a body which was good once has now: as it would be read today, and beside what will stand there.
+///
+/// # Errors
+/// What stands at the name or above it and does not go with a proxied name.
+pub(super) fn faults_now(
+    end: &DomainView,
+    owner: &OwnerName,
+    body: &HostnameBody,
+    destinations: &Destinations,
+) -> Result<Vec<Fault>, Reject> {
+    beside(end, owner)?;
+    let read = HostnameBody::parse(&body.into(), owner, &end.state.name, destinations);
+    let mut faults = read.err().unwrap_or_default();
+    faults.extend(loops(end, owner, body));
+    Ok(faults)
+}
+
+impl From<&HostnameBody> for HostnameInput {
+    fn from(body: &HostnameBody) -> Self {
+        let backup = body.backup.as_ref().map(|backup| BackupInput {
+            origin: (&backup.origin).into(),
+            failure_threshold: Some(backup.failure_threshold.into()),
+            recovery_threshold: Some(backup.recovery_threshold.into()),
+            hold_down_seconds: Some(backup.hold_down_seconds.into()),
+            failback_delay_seconds: Some(backup.failback_delay_seconds.into()),
+        });
+        let health = body.health.as_ref().map(|health| HealthInput {
+            path: Some(health.path.clone()),
+            interval_seconds: Some(health.interval_seconds.into()),
+        });
+        Self { origin: (&body.origin).into(), backup, health }
+    }
+}
+
 /// Decides `PUT` on a hostname.
 pub(super) fn put(
     view: &DomainView,

@@ -9,6 +9,8 @@ mod decide;
 pub mod destination;
 mod hostname;
 mod origin;
+mod retention;
+mod rollback;
 mod rrsets;
 mod state;
 
@@ -22,6 +24,10 @@ pub use hostname::{
     Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
 };
 pub use origin::{Origin, OriginInput, Scheme};
+pub use retention::{Milestone, NEUTRAL_TYPES, Retention, RevisionFacts, Standing, standings};
+pub use rollback::{
+    DomainRolledBack, MOVED_ON, NotRestored, Past, ROLLBACK_MAX_CHANGES, Rollback, not_restored,
+};
 pub use state::{
     DomainState, DomainView, NameView, RrsetId, SiteState, StoredHostname, StoredRrset, name_key, soa_serial,
 };

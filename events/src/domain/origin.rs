@@ -84,6 +84,24 @@ pub struct OriginInput {
     pub websocket: Option<bool>,
 }
 
+impl From<&Origin> for OriginInput {
+    fn from(origin: &Origin) -> Self {
+        let scheme = if origin.scheme == Scheme::Https { "https" } else { "http" };
+        Self {
+            scheme: Some(scheme.to_owned()),
+            host: Some(origin.host.clone()),
+            port: Some(origin.port.into()),
+            host_header: Some(origin.host_header.clone()),
+            sni: origin.sni.clone(),
+            verify_tls: Some(origin.verify_tls),
+            connect_timeout_ms: Some(origin.connect_timeout_ms.into()),
+            response_timeout_ms: Some(origin.response_timeout_ms.into()),
+            retries: Some(origin.retries.into()),
+            websocket: Some(origin.websocket),
+        }
+    }
+}
+
 /// Collects the faults of one object, each with its pointer.
 pub(super) struct Faults<'a> {
     pub(super) base: String,

@@ -1,5 +1,6 @@
 //! Changing RRsets: applied one after another over a copy of the touched
-//! owners, judged once at the end state, all or nothing.
+//! owners, judged once at the end state, all or nothing. A rollback comes with
+//! the end state and is judged by the same rules.
 
 use super::command::RrsetChange;
 use super::decide::{Context, Decided, change_fault, decided};
@@ -11,11 +12,12 @@ use crate::event::{Event, RrsetDeleted, RrsetReplaced};
 use crate::reject::{Fault, Guard, Reject};
 use std::collections::BTreeMap;
 
-/// Where the changes come from: a single RRset's route, or a batch.
+/// Where the changes come from: a single RRset's route, a batch, or a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     One,
     Batch,
+    Rollback,
 }
 
 /// The RRsets that a command touches, as they will be, each with the index of
@@ -41,13 +43,43 @@ pub(super) fn change(
     }
     let mut faults = Vec::new();
     let touched = apply(view, changes, origin, context, &mut faults);
-    owner_rules(view, &touched, origin, &mut faults);
+    rules(view, &touched, origin, &mut faults);
     a_labels(changes, origin, &mut faults);
-    proxy_rules(view, &touched, origin, &mut faults);
+    let Settled { events, guards, warnings } = settle(view, touched, origin, faults, context)?;
+    if events.is_empty() {
+        return Ok(Decided::Unchanged { revision: view.state.revision });
+    }
+    let mut decision = decided(view, events, view.state.status.is_served(), context);
+    decision.guards = guards;
+    decision.warnings = warnings;
+    Ok(Decided::Changed(decision))
+}
+
+/// Every rule about what may stand beside what.
+pub(super) fn rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
+    owner_rules(view, touched, origin, faults);
+    proxy_rules(view, touched, origin, faults);
+}
+
+/// What changes of RRsets come to when no rule forbids them.
+pub(super) struct Settled {
+    pub(super) events: Vec<Event>,
+    pub(super) guards: Vec<Guard>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Judges the end state as a whole: its size, the faults that were found, the guards.
+pub(super) fn settle(
+    view: &DomainView,
+    touched: Touched,
+    origin: Origin,
+    mut faults: Vec<Fault>,
+    context: &Context<'_>,
+) -> Result<Settled, Reject> {
     let sums = Sums::of(view, &touched);
     if sums.records_after > context.limits.records_per_domain && sums.records_after > view.state.records {
         faults.push(Fault::at(
-            "",
+            if origin == Origin::Rollback { "/revision" } else { "" },
             "too_many_records",
             format!(
                 "the domain would hold {} records, more than its limit of {}",
@@ -58,7 +90,7 @@ pub(super) fn change(
     if !faults.is_empty() {
         return Err(Reject::Invalid(faults));
     }
-    let guards = if origin == Origin::Batch { sums.guards(view) } else { Vec::new() };
+    let guards = if origin == Origin::One { Vec::new() } else { sums.guards(view) };
     if guards.iter().any(|guard| !context.allow.contains(guard)) {
         let names: Vec<&str> = guards.iter().map(|guard| guard.name()).collect();
         return Err(Reject::Guarded {
@@ -73,13 +105,16 @@ pub(super) fn change(
     }
     let warnings = cuts::warnings(view, &touched);
     let events = events(view, touched, &guards);
-    if events.is_empty() {
-        return Ok(Decided::Unchanged { revision: view.state.revision });
+    Ok(Settled { events, guards, warnings })
+}
+
+/// Whether the caller may give an RRset this TTL.
+pub(super) fn ttl_permitted(ttl: Ttl, context: &Context<'_>) -> Result<(), Vec<(&'static str, String)>> {
+    let floor = if context.caller.admin { 0 } else { context.limits.ttl_floor_seconds };
+    if ttl.seconds() < floor {
+        return Err(vec![("ttl_too_low", format!("the lowest TTL here is {floor} s"))]);
     }
-    let mut decision = decided(view, events, view.state.status.is_served(), context);
-    decision.guards = guards;
-    decision.warnings = warnings;
-    Ok(Decided::Changed(decision))
+    Ok(())
 }
 
 /// Applies the changes in order; what cannot be applied is a fault at its index.
@@ -92,6 +127,10 @@ fn apply(
 ) -> Touched {
     let mut touched = Touched::new();
     for (index, change) in changes.iter().enumerate() {
+        if removes_apex_ns(change) {
+            faults.push(change_fault(origin, index, "apex_ns", APEX_NS.into()));
+            continue;
+        }
         let key = (change.owner().key(), change.rrtype());
         let now = match touched.get(&key) {
             Some((_, body, _)) => body.clone(),
@@ -115,16 +154,9 @@ fn next(
     zone: &DomainName,
     context: &Context<'_>,
 ) -> Result<Option<RrSetBody>, Vec<(&'static str, String)>> {
-    let floor = if context.caller.admin { 0 } else { context.limits.ttl_floor_seconds };
-    let check_ttl = |ttl: Ttl| {
-        if ttl.seconds() < floor {
-            return Err(vec![("ttl_too_low", format!("the lowest TTL here is {floor} s"))]);
-        }
-        Ok(ttl)
-    };
     match change {
         RrsetChange::Put(rrset) => {
-            check_ttl(rrset.ttl())?;
+            ttl_permitted(rrset.ttl(), context)?;
             Ok(Some(rrset.body()))
         }
         RrsetChange::Delete { owner, rrtype } => match now {
@@ -146,7 +178,7 @@ fn next(
             let comment = now.and_then(|body| body.comment);
             let rrset =
                 RrSet::from_rdata(owner.clone(), *rrtype, ttl.unwrap_or(kept), all, comment).map_err(told)?;
-            check_ttl(rrset.ttl())?;
+            ttl_permitted(rrset.ttl(), context)?;
             Ok(Some(rrset.body()))
         }
         RrsetChange::Remove { records, .. } => {
@@ -155,6 +187,16 @@ fn next(
             Ok((!body.records.is_empty()).then_some(body))
         }
     }
+}
+
+/// What is said of the apex NS set, whatever is to be done with it.
+pub(super) const APEX_NS: &str =
+    "the apex NS set comes from the platform's nameservers: it is not yours to set or to remove";
+
+/// Whether this would take the apex NS set away, which is derived and stays.
+pub(super) fn removes_apex_ns(change: &RrsetChange) -> bool {
+    let is_removal = matches!(change, RrsetChange::Delete { .. } | RrsetChange::Remove { .. });
+    is_removal && change.owner().is_apex() && change.rrtype() == RrType::NS
 }
 
 /// What gets records has a name that means something; what is there already can be taken away whatever its name is.
@@ -184,11 +226,7 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             );
         }
         if owner.is_apex() && *rrtype == RrType::NS {
-            fault(
-                *index,
-                "apex_ns",
-                "the apex NS set comes from the platform's nameservers and is not yours to set".into(),
-            );
+            fault(*index, "apex_ns", APEX_NS.into());
         }
         if owner.is_wildcard() && *rrtype == RrType::NS {
             fault(

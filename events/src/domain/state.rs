@@ -3,12 +3,14 @@
 
 use super::cache::CachePolicy;
 use super::hostname::HostnameBody;
+use super::rollback::Past;
 use crate::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType};
 use crate::event::{DomainCreated, DomainStatus, Event, Labels};
 use crate::ids::{DomainId, Revision, TenantId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The sort key of a domain's name: its labels reversed, joined by a space, so
 /// that the names below it are exactly those that begin with it and a space.
@@ -134,6 +136,8 @@ pub struct DomainView {
     pub hostnames: BTreeMap<OwnerKey, StoredHostname>,
     /// What the edges are told besides; the beginning of it where the command does not touch it.
     pub site: SiteState,
+    /// What a rollback goes back to, read as far as the domain has come. Read for a rollback alone.
+    pub past: Option<Arc<Past>>,
 }
 
 impl DomainView {
@@ -147,6 +151,7 @@ impl DomainView {
             replaced: None,
             hostnames: BTreeMap::new(),
             site: SiteState::default(),
+            past: None,
         }
     }
 
@@ -194,6 +199,8 @@ impl DomainView {
                 state.status = restored.status;
                 state.status_before_delete = None;
                 state.hold_until = None;
+                // The last deletion of the name is undone: there is no other that could be meant.
+                self.replaced = None;
             }
             Event::RrsetReplaced(put) => {
                 state.rrsets += i64::from(put.before.is_none());

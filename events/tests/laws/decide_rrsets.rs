@@ -58,6 +58,10 @@ fn batches_are_judged_at_their_end() {
         // The apex and wildcards.
         (vec![put("@", "CNAME", &["x.example.net."])], "invalid: /changes/0 cname_at_apex"),
         (vec![put("@", "NS", &["ns.example.net."])], "invalid: /changes/0 apex_ns"),
+        (
+            vec![del("@", "NS"), remove("@", "NS", &["ns.example.net."])],
+            "invalid: /changes/0 apex_ns, /changes/1 apex_ns",
+        ),
         (vec![put("@", "MX", &["10 mx.example.net."])], "11: +@ MX [10 mx.example.net.]"),
         (vec![put("*", "NS", &["ns.example.net."])], "invalid: /changes/0 ns_at_wildcard"),
         (vec![put("*.sub", "NS", &["ns.example.net."])], "invalid: /changes/0 ns_at_wildcard"),

@@ -136,6 +136,10 @@ pub fn told(decided: &Result<Decided, Reject>) -> String {
         Err(Reject::NameTaken(_)) => "name taken".into(),
         Err(Reject::Forbidden(_)) => "forbidden".into(),
         Err(Reject::Conflict { code, .. }) => format!("conflict: {code}"),
+        Err(Reject::NotRestorable { code, nearest, .. }) => {
+            let nearest: Vec<String> = nearest.iter().map(ToString::to_string).collect();
+            format!("{code}, near {}", nearest.join(", "))
+        }
     }
 }
 
@@ -152,6 +156,9 @@ fn event(event: &Event) -> String {
         }
         Event::HostnameReplaced(put) => format!("+host {} {}", put.name, put.after.origin.host),
         Event::HostnameDeleted(gone) => format!("-host {}", gone.name),
+        Event::DomainRolledBack(back) => {
+            format!("back to {}{}", back.to, if back.edges { " (edges)" } else { "" })
+        }
         Event::PurgeRequested(purge) => format!("purge {}->{}", purge.before, purge.after),
         other => other.type_name().to_owned(),
     }

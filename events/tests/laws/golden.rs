@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
-    Backup, CachePolicy, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested,
-    PurgeScope, Scheme,
+    Backup, CachePolicy, DomainRolledBack, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin,
+    PurgeRequested, PurgeScope, Scheme,
 };
 use headwater_events::edge::*;
 use headwater_events::event::*;
@@ -107,6 +107,7 @@ fn domain_samples() -> Vec<Event> {
             before: body(&["\"v=spf1 -all\"", "\"\\195\\188\""], None),
             allowed: vec!["mass_delete".into()],
         }),
+        Event::DomainRolledBack(DomainRolledBack { to: Revision::new(3), edges: true }),
     ]
 }
 

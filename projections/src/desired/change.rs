@@ -152,7 +152,8 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
 }
 
 /// Kinds of operations that are carried out on edges as well as on DNS clusters.
-pub const EDGE_KINDS: [&str; 3] = ["domain.hostname", "domain.cache", "domain.purge"];
+pub const EDGE_KINDS: [&str; 4] =
+    ["domain.hostname", "domain.cache", "domain.purge", "domain.rollback_edges"];
 
 fn operation_kind(event: &Event) -> &'static str {
     match event {
@@ -165,6 +166,9 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::HostnameReplaced(_) | Event::HostnameDeleted(_) => "domain.hostname",
         Event::CacheChanged(_) => "domain.cache",
         Event::PurgeRequested(_) => "domain.purge",
+        // One that leaves the edges alone waits for no cell.
+        Event::DomainRolledBack(back) if back.edges => "domain.rollback_edges",
+        Event::DomainRolledBack(_) => "domain.rollback",
         _ => "domain.rrsets",
     }
 }

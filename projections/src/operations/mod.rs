@@ -21,7 +21,7 @@ pub struct Operations {
 
 impl Projection for Operations {
     const NAME: &'static str = "operations";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
 
     async fn apply(&self, transaction: &mut PgConnection, page: &[Logged]) -> Result<(), sqlx::Error> {
         let mut board = store::load(transaction, page).await?;

@@ -40,6 +40,8 @@ const REVISION_COLUMNS: &[Column] = &[
     ("ACTOR", "/actor/kind"),
     ("ID", "/actor/id"),
     ("EVENTS", "/events"),
+    ("RETAINED", "/retained"),
+    ("VALIDATED", "/validated"),
     ("NOTE", "/note"),
 ];
 
@@ -84,6 +86,13 @@ pub enum DomainCommand {
         /// The domain
         domain: String,
     },
+    /// Gives a domain back what it was at an earlier revision, whole, as a new one
+    #[command(after_help = "Examples:
+  headwater domain rollback example.com 7 --dry-run
+  headwater domain rollback example.com 7 --note 'the import was wrong' --wait
+
+`headwater domain revisions` shows which revisions can be gone back to: those that are retained and validated.")]
+    Rollback(RollbackArgs),
     /// Lists the revisions of a domain, or shows one
     #[command(after_help = "Examples:
   headwater domain revisions example.com
@@ -97,6 +106,17 @@ pub enum DomainCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+}
+
+/// Where a domain goes back to.
+#[derive(Args)]
+pub struct RollbackArgs {
+    /// The domain
+    domain: String,
+    /// The revision whose state it gets again; it must be retained and validated
+    revision: u64,
+    #[command(flatten)]
+    change: Change,
 }
 
 /// A domain to make.
@@ -195,6 +215,10 @@ pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
         }
         DomainCommand::Restore(Named { domain, change }) => {
             let call = Call::post(&["domains", &domain, "restore"])?;
+            carry_out(console, call, &change, Say::Outcome(&domain)).await
+        }
+        DomainCommand::Rollback(RollbackArgs { domain, revision, change }) => {
+            let call = Call::post(&["domains", &domain, "rollback"])?.json(&json!({"revision": revision}));
             carry_out(console, call, &change, Say::Outcome(&domain)).await
         }
         DomainCommand::Status { domain } => {

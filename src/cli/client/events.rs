@@ -344,4 +344,19 @@ mod tests {
         event["domain"] = Value::Null;
         assert!(event_line(&event).contains("dns_cluster c  r7.1  "), "{}", event_line(&event));
     }
+
+    #[test]
+    fn a_line_tells_when_what_whose_who_and_why() {
+        let mut event = json!({"position": 1042, "at": "2026-01-02T03:04:05.678Z", "type": "rrset.replaced",
+            "domain": "example.com", "revision": 7, "seq": 1, "stream": {"kind": "domain", "id": "d"},
+            "actor": {"kind": "user", "id": "u1"}, "note": null});
+        let begin = "    1042  2026-01-02T03:04:05.678Z  rrset.replaced           example.com  r7.1  user";
+        assert_eq!(event_line(&event), format!("{begin} u1"));
+        event["actor"]["name"] = json!("a@example.org");
+        event["note"] = json!("why");
+        assert_eq!(event_line(&event), format!("{begin} a@example.org  (why)"));
+        event["actor"] = json!({"kind": "user"});
+        event["note"] = json!("");
+        assert_eq!(event_line(&event), begin);
+    }
 }

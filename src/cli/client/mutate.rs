@@ -147,6 +147,7 @@ pub async fn carry_out(console: &Console, call: Call, change: &Change, say: Say<
     for warning in body.get("warnings").and_then(Value::as_array).into_iter().flatten() {
         talk(format_args!("warning: {}", cell(Some(warning))));
     }
+    say_not_restored(&body);
     let operation = operation_id(&body);
     let ended = match &operation {
         Some(id) if change.waiting.wait => Some(wait::end_of(&console.api, id, &change.waiting.limit).await?),
@@ -170,6 +171,13 @@ pub async fn carry_out(console: &Console, call: Call, change: &Change, say: Say<
     match &ended {
         Some(operation) => wait::judge(operation),
         None => Ok(()),
+    }
+}
+
+/// What a rollback leaves, or would leave, as it is.
+fn say_not_restored(body: &Value) {
+    for one in body.get("not_restored").and_then(Value::as_array).into_iter().flatten() {
+        talk(format_args!("not restored: {}", cell(one.get("detail"))));
     }
 }
 
@@ -244,6 +252,7 @@ fn show_plan(plan: &Value) -> Result<()> {
     for warning in listed("warnings") {
         talk(format_args!("warning: {warning}"));
     }
+    say_not_restored(plan);
     for guard in listed("guards") {
         talk(format_args!("a guard stands in the way: it takes --allow {guard}"));
     }

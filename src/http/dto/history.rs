@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::Actor;
+use crate::http::rollback::NotRestoredBody;
 
 /// An event: an immutable fact, in the envelope that all of them have.
 #[derive(Debug, Serialize, ToSchema)]
@@ -260,4 +261,7 @@ pub struct DryRun {
     /// `*` where what would be made does not exist yet: as `If-None-Match`, exactly this is applied or refused (412).
     #[schema(required)]
     if_none_match: Option<String>,
+    /// What was otherwise then and would stay as it is; of a rollback alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_restored: Option<Vec<NotRestoredBody>>,
 }

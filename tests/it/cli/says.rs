@@ -29,6 +29,7 @@ fn accepted_rows(file: &str) -> Vec<Row<'_>> {
         ),
         (pending(), vec!["domain", "delete", "example.com"], format!("example.com: {on_its_way}")),
         (pending(), vec!["domain", "restore", "example.com"], format!("example.com: {on_its_way}")),
+        (pending(), vec!["domain", "rollback", "example.com", "7"], format!("example.com: {on_its_way}")),
         (
             pending(),
             vec!["rrset", "set", "example.com", "@", "A", "192.0.2.1"],
@@ -129,6 +130,51 @@ async fn conditions_are_offered_where_they_mean_something() {
     assert_eq!(script.seen()[1].header("if-none-match"), Some("*"));
     let help = run(&["rrset", "batch", "--help"], &[]).await;
     assert!(!help.out.contains('\\'), "{}", help.out);
+}
+
+/// A rollback says what it leaves as it is, before and after; the list of revisions says where it can go.
+#[tokio::test]
+async fn a_rollback_says_what_it_leaves() {
+    let left = json!([{"what": "cache_epoch", "detail": "what was purged stays purged"}]);
+    let plan = json!({"changed": true, "diff": [{"path": "/rrsets/www/A", "before": null, "after": {"ttl": 60}}],
+        "warnings": [], "guards": ["mass_delete"], "targets": ["dns-1"], "if_match": "\"12\"", "if_none_match": null,
+        "not_restored": left});
+    let done = json!({"changed": true, "revision": 13, "operation": null, "not_restored": left});
+    let old = json!({"code": "not_retained", "detail": "revision 3 of example.com is not retained any more; the nearest \
+        that can be gone back to: 5", "nearest": [5]});
+    let revision = json!({"revision": 7, "at": "2026-01-02T03:04:05.678Z", "actor": {"kind": "user", "id": "u"},
+        "events": 2, "retained": true, "validated": false, "note": "why"});
+    let answers = vec![
+        script::json(200, plan),
+        script::json(200, done),
+        problem(409, &old),
+        script::json(200, json!({"items": [revision], "next": null})),
+    ];
+    let script = Script::new(answers).await;
+    let ran = script.run(&["domain", "rollback", "example.com", "7", "--dry-run"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("/rrsets/www/A"), "{ran:?}");
+    for said in ["not restored: what was purged stays purged", "--allow mass_delete", "--if-match \"12\""] {
+        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+    }
+    let ran = script.run(&["domain", "rollback", "example.com", "7", "--allow", "mass_delete"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "example.com: done, revision 13\n"), "{ran:?}");
+    assert!(ran.err.contains("not restored: what was purged stays purged"), "{}", ran.err);
+    let ran = script.run(&["domain", "rollback", "example.com", "3"]).await;
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.err.contains("the nearest that can be gone back to: 5"), "{}", ran.err);
+    let ran = script.run(&["domain", "revisions", "example.com"]).await;
+    let lines: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        lines[0],
+        ["REVISION", "AT", "ACTOR", "ID", "EVENTS", "RETAINED", "VALIDATED", "NOTE"],
+        "{}",
+        ran.out
+    );
+    assert_eq!(lines[1][4..], ["2", "yes", "no", "why"], "{}", ran.out);
+    let sent = &script.seen()[0];
+    assert!(sent.line.contains("/api/domains/example.com/rollback?dry_run=true"), "{}", sent.line);
+    assert_eq!(sent.body, json!({"revision": 7}).to_string());
 }
 
 /// Lists within an object are tables with a column for each thing that matters.

@@ -103,7 +103,7 @@ async fn what_is_revoked_or_disabled_counts_at_the_next_request() {
     // A long poll that is under way ends as well.
     let poll = agent.get("manifest?after=0&wait=30");
     let revoke = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        lab.polled().await;
         let begun = Instant::now();
         (lab.act(agent.edge, "rotate-identity").await, begun)
     };

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use headwater::command::{Command, Meta};
 use headwater::edge::{self, Signer};
@@ -29,6 +30,7 @@ pub struct Lab {
     pub control: SocketAddr,
     pub authority: Vec<u8>,
     pub key_file: std::path::PathBuf,
+    polls: edge::Polls,
     _dir: TempDir,
     _quiet: Option<RwLockReadGuard<'static, ()>>,
 }
@@ -63,10 +65,10 @@ impl Lab {
             .await
             .unwrap();
         let bound = edge::bind(api.app.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let control = bound.address;
+        let (control, polls) = (bound.address, bound.polls());
         tokio::spawn(edge::run(bound));
         let authority = edge::authority_certificate(&api.app).await.unwrap();
-        Self { api, control, authority, key_file, _dir: dir, _quiet: None }
+        Self { api, control, authority, key_file, polls, _dir: dir, _quiet: None }
     }
 
     pub fn pool(&self) -> &PgPool {
@@ -79,6 +81,14 @@ impl Lab {
         let made = self.api.call(Method::POST, "/api/edges", body).await.expect(201).json();
         let id = Uuid::from_str(made["id"].as_str().unwrap()).unwrap();
         (EdgeId::from_uuid(id), made["bootstrap_token"].as_str().unwrap().to_owned())
+    }
+
+    /// Awaits that a long poll waits for a change.
+    pub async fn polled(&self) {
+        let mut polls = self.polls.subscribe();
+        let waits = polls.wait_for(|waiting| *waiting > 0);
+        let waits = tokio::time::timeout(Duration::from_secs(30), waits).await;
+        waits.expect("no long poll waits").unwrap();
     }
 
     pub fn agent(&self, edge: EdgeId) -> Agent {

@@ -137,7 +137,7 @@ async fn a_long_poll_ends_with_what_happens_or_at_its_end() {
     let (page, _) = verified(&agent.get("manifest?after=10&epoch=1&wait=1").await.expect(200), &pins);
     assert!(page.descriptors.is_empty() && begun.elapsed() >= Duration::from_secs(1));
     let change = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        lab.polled().await;
         lab.put(&signer, 2, 20).await;
         lab.cursor(20).await;
         Instant::now()

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use headwater::app::{App, Parts};
 use headwater::clock::{Clock, SystemClock};
@@ -17,6 +18,7 @@ use headwater::{cli, serve, token};
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
 use headwater_events::ids::{Position, TenantId, TokenId, UserId};
+use headwater_events::time::Timestamp;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -32,7 +34,25 @@ pub struct TestApi {
     pub admin: Secret,
     pub database: TestDb,
     pub draining: CancellationToken,
+    pub clock: Arc<TurnedClock>,
     client: Client,
+}
+
+/// The machine's clock, turned by so many milliseconds.
+#[derive(Debug, Default)]
+pub struct TurnedClock(AtomicI64);
+
+impl TurnedClock {
+    /// Turns it from now on.
+    pub fn turn(&self, by: i64) {
+        self.0.store(by, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TurnedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(SystemClock.now().as_millis() + self.0.load(Ordering::SeqCst))
+    }
 }
 
 /// An answer, read whole.
@@ -83,7 +103,8 @@ impl TestApi {
         let config = Config::parse(config, None, []).unwrap();
         let pool = pool::connect(database.url(), 10).await.unwrap();
         pool::migrate(&pool).await.unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let turned = Arc::new(TurnedClock::default());
+        let clock: Arc<dyn Clock> = turned.clone();
         let stop = CancellationToken::new();
         let limits = serve::limits(&config);
         let (commit, _task) =
@@ -107,7 +128,8 @@ impl TestApi {
         let routes = router(app.clone(), draining.clone()).unwrap();
         tokio::spawn(serve::serve(listener, routes, stop));
         let client = Client::builder().no_proxy().build().unwrap();
-        let mut api = Self { app, address, admin: token::generate(), database, draining, client };
+        let admin = token::generate();
+        let mut api = Self { app, address, admin, database, draining, clock: turned, client };
         api.initialize().await;
         api
     }
