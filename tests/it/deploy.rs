@@ -10,7 +10,7 @@ mod disable;
 mod drift;
 mod fair;
 mod faults;
-mod lab;
+pub mod lab;
 mod rebuild;
 mod render;
 #[cfg(feature = "failpoints")]

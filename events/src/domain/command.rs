@@ -129,6 +129,13 @@ pub enum DomainCommand {
         /// The name.
         owner: OwnerName,
     },
+    /// Let edges serve a name no longer that was deleted (the control plane itself).
+    WithdrawHostname {
+        /// The name.
+        owner: OwnerName,
+        /// The revision that deleted it.
+        leaving: Revision,
+    },
     /// Change how answers are kept.
     PatchCache(CachePatch),
     /// Let go of everything that edges keep.
@@ -161,7 +168,10 @@ impl DomainCommand {
             Self::PutRrset(rrset) => vec![rrset.owner()],
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
-            Self::DeleteHostname { .. } | Self::PatchCache(_) | Self::Purge { .. } => Vec::new(),
+            Self::DeleteHostname { .. }
+            | Self::WithdrawHostname { .. }
+            | Self::PatchCache(_)
+            | Self::Purge { .. } => Vec::new(),
         }
     }
 
@@ -193,7 +203,7 @@ impl DomainCommand {
                 needs.fetched_from = Some(owner.absolute(zone));
                 needs.own = true;
             }
-            Self::DeleteHostname { owner } => {
+            Self::DeleteHostname { owner } | Self::WithdrawHostname { owner, .. } => {
                 needs.at.insert(owner.key());
                 needs.own = true;
             }

@@ -134,6 +134,10 @@ pub struct DomainView {
     pub hostnames: BTreeMap<OwnerKey, StoredHostname>,
     /// What the edges are told besides; the beginning of it where the command does not touch it.
     pub site: SiteState,
+    /// Names that are proxied no longer and that edges still serve, with the revisions that deleted them.
+    pub leaving: BTreeMap<OwnerKey, Revision>,
+    /// Names that the platform answers for, where the domain is its own zone.
+    pub platform_names: BTreeSet<OwnerKey>,
 }
 
 impl DomainView {
@@ -147,6 +151,8 @@ impl DomainView {
             replaced: None,
             hostnames: BTreeMap::new(),
             site: SiteState::default(),
+            leaving: BTreeMap::new(),
+            platform_names: BTreeSet::new(),
         }
     }
 
@@ -230,7 +236,11 @@ impl DomainView {
             Event::HostnameReplaced(put) => {
                 let (owner, body) = (put.name.clone(), put.after.clone());
                 let stored = StoredHostname { owner, body, changed: revision };
+                self.leaving.remove(&put.name.key());
                 self.hostnames.insert(put.name.key(), stored);
+            }
+            Event::HostnameWithdrawn(withdrawn) => {
+                self.leaving.remove(&withdrawn.name.key());
             }
             Event::HostnameDeleted(deleted) => {
                 self.hostnames.remove(&deleted.name.key());
