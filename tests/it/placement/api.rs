@@ -11,6 +11,14 @@ use uuid::Uuid;
 
 use crate::support::TestApi;
 
+/// An API that can give edges their tokens.
+async fn start(config: &str) -> (TestApi, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let key_file = dir.path().join("secret-key");
+    assert!(headwater::vault::make(&key_file).unwrap());
+    (TestApi::start(&format!("[secrets]\nkey_file = {key_file:?}\n{config}")).await, dir)
+}
+
 fn edge(name: &str, addresses: &[&str]) -> Value {
     json!({"name": name, "country": "DE", "continent": "EU", "cells": 2, "addresses": addresses})
 }
@@ -29,7 +37,7 @@ async fn publish(api: &TestApi, edge: &str, address: &str) {
 
 #[tokio::test]
 async fn edges_have_addresses_that_visitors_can_reach() {
-    let api = TestApi::start("").await;
+    let (api, _dir) = start("").await;
     let wrong = edge("fra1", &["127.0.0.1", "1.1.1.1", "10.0.0.1", "fe80::1"]);
     let refused = api.call(Method::POST, "/api/edges", wrong).await.expect(422).json();
     let at: Vec<_> =
@@ -59,13 +67,13 @@ async fn edges_have_addresses_that_visitors_can_reach() {
         api.call(Method::PATCH, &path, json!({"addresses": ["2606:4700::1"]})).await.expect(200).json();
     assert_eq!(again["revision"], patched["revision"]);
 
-    let lax = TestApi::start("[sites]\nunsafe_allow_loopback_origins = true\n").await;
+    let (lax, _dir) = start("[sites]\nunsafe_allow_loopback_origins = true\n").await;
     lax.call(Method::POST, "/api/edges", edge("fra1", &["127.0.0.1"])).await.expect(201);
 }
 
 #[tokio::test]
 async fn the_last_edge_goes_only_by_its_guard() {
-    let api = TestApi::start("").await;
+    let (api, _dir) = start("").await;
     let made = api.call(Method::POST, "/api/edges", edge("fra1", &["1.1.1.1"])).await.expect(201).json();
     let id = made["id"].as_str().unwrap();
     publish(&api, id, "1.1.1.1").await;
@@ -85,7 +93,7 @@ async fn the_last_edge_goes_only_by_its_guard() {
 
 #[tokio::test]
 async fn derived_answers_are_shown_and_said_to_be() {
-    let api = TestApi::start("").await;
+    let (api, _dir) = start("").await;
     submit(&api, AdminCommand::CreateSharedPool).await;
     let domain = json!({"name": "example.test", "force_active": true});
     api.call(Method::POST, "/api/domains", domain).await.expect(202);

@@ -65,7 +65,11 @@ impl Placed {
         let address: IpAddr = address.parse().unwrap();
         self.run(edge, EdgeCommand::Create(created, vec![address])).await;
         let not_after = Timestamp::from_millis(4_000_000_000_000);
-        let issued = IdentityIssued { serial: "0b".repeat(16), key: "ab".repeat(32), not_after };
+        let given = "insert into edge_identities (serial, edge_id, key, sealing_key, certificate, not_after) \
+                     select uuid_send($1), $1, '\\xab', '', '', now() + interval '1 day'";
+        self.execute(given, edge).await;
+        let serial = edge.as_uuid().simple().to_string();
+        let issued = IdentityIssued { serial, key: "ab".repeat(32), not_after };
         self.run(edge, EdgeCommand::RecordIdentity(issued)).await;
         edge
     }
