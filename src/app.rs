@@ -9,6 +9,7 @@ use crate::store::CommitterHandle;
 use crate::store::read::LogReader;
 use sqlx::postgres::PgPool;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Shared state; cheap to clone.
@@ -29,6 +30,8 @@ pub struct Parts {
     pub hub: Hub,
     /// Wakes whoever waits for the end of an operation.
     pub progress: Progress,
+    /// Wakes deployments that wait for cells: one has come further.
+    pub acked: Wake,
     /// Signs what edges are told, once its key is open.
     pub signer: PlatformSigner,
     /// The clock.
@@ -41,6 +44,28 @@ impl App {
     /// Shares the parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+/// Wakes whoever waits for something; a wake-up that is lost costs a poll.
+#[derive(Debug)]
+pub struct Wake(watch::Sender<u64>);
+
+impl Default for Wake {
+    fn default() -> Self {
+        Self(watch::channel(0).0)
+    }
+}
+
+impl Wake {
+    /// Wakes all that wait.
+    pub fn wake(&self) {
+        self.0.send_modify(|times| *times = times.wrapping_add(1));
+    }
+
+    /// What changes with each wake-up from now on.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
     }
 }
 

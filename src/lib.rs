@@ -14,6 +14,7 @@ pub mod deploy;
 pub mod edge;
 pub mod history;
 pub mod operation;
+pub mod placement;
 pub mod rebuild;
 
 pub mod clock;

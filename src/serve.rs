@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, Parts};
+use crate::app::{App, Parts, Wake};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::edge::signing::PlatformSigner;
@@ -30,7 +30,7 @@ use crate::operation::{self, Progress};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
-use crate::{deploy, edge, http};
+use crate::{deploy, edge, http, placement};
 
 /// How long a deleted name is held for its owner.
 pub const HOLD: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -172,6 +172,7 @@ pub async fn run(config: Config, roles: Roles) -> Result<()> {
         commit: log.commit.clone(),
         hub: Hub::default(),
         progress: Progress::default(),
+        acked: Wake::default(),
         signer: PlatformSigner::default(),
         clock: log.clock.clone(),
         stop: stop.clone(),
@@ -228,6 +229,7 @@ fn spawn_roles(app: &App, roles: Roles, tasks: &mut JoinSet<Result<()>>) {
         spawn(deploy::run(app.clone()).boxed());
         // It reaches the clusters, as deployment does.
         spawn(operation::runner::run(app.clone()).boxed());
+        spawn(placement::run(app.clone()).boxed());
     }
 }
 

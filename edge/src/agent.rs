@@ -24,7 +24,7 @@ use crate::index::Index;
 use crate::layout::Layout;
 use crate::pins::{self, PinsFile};
 use crate::plan::{self, Facts, Step};
-use crate::probe::{self, Probe};
+use crate::probe::{Probe, probe_until};
 use crate::process::{self, Runtime};
 use crate::settings::Settings;
 use crate::status::{CellStatus, Status};
@@ -32,8 +32,7 @@ use crate::store::Store;
 use crate::watch::{STATUS_EVERY, heartbeat_loop, keep_loop, keep_once, write_status};
 
 /// How long a new generation may take to be served by all workers before the loop goes on without it.
-const PROBE_WAIT: Duration = Duration::from_secs(5);
-const PROBE_EVERY: Duration = Duration::from_millis(20);
+pub(crate) const PROBE_WAIT: Duration = Duration::from_secs(5);
 
 /// What the loops share.
 pub struct Shared {
@@ -469,18 +468,5 @@ fn set_applied(shared: &Shared, number: CellNumber, epoch: Epoch, sequence: Sequ
     let mut status = shared.status();
     if let Some(cell) = status.cells.iter_mut().find(|cell| cell.cell == number) {
         (cell.epoch, cell.sequence) = (epoch, sequence);
-    }
-}
-
-fn probe_until(cell: &Cell, until: Instant) -> Option<Probe> {
-    let want = cell.generation()?;
-    loop {
-        fail::fail_point!("edge.probe.before");
-        let probed = probe::generation(cell.dir(), want).ok();
-        fail::fail_point!("edge.probe.after");
-        match probed {
-            Some(Probe::Mixed) | None if Instant::now() < until => std::thread::sleep(PROBE_EVERY),
-            probed => return probed,
-        }
     }
 }

@@ -4,13 +4,17 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_edge_wire::ids::Generation;
 use serde::Deserialize;
 
+use crate::cell::Cell;
+
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is asked again.
+const PROBE_EVERY: Duration = Duration::from_millis(20);
 /// The longest answer.
 const ANSWER_MAX_BYTES: u64 = 4 << 20;
 /// Lines are checked together once their artifacts have so many bytes.
@@ -137,6 +141,21 @@ fn ask<'a>(cell: &Path, head: &[u8], body: impl Iterator<Item = &'a [u8]>) -> io
     match (at, answer.get(9..12)) {
         (Some(at), Some(b"200")) => Ok(answer.split_off(at + 4)),
         _ => Err(io::Error::other("the runtime gives no answer")),
+    }
+}
+
+/// Asks a cell until every worker serves its generation, one refuses it, or it is time; none where it has none or does not
+/// answer.
+pub(crate) fn probe_until(cell: &Cell, until: Instant) -> Option<Probe> {
+    let want = cell.generation()?;
+    loop {
+        fail::fail_point!("edge.probe.before");
+        let probed = generation(cell.dir(), want).ok();
+        fail::fail_point!("edge.probe.after");
+        match probed {
+            Some(Probe::Mixed) | None if Instant::now() < until => std::thread::sleep(PROBE_EVERY),
+            probed => return probed,
+        }
     }
 }
 

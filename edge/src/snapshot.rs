@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
+use std::time::Instant;
 
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::frame::FrameError;
@@ -15,13 +16,14 @@ use headwater_edge_wire::snapshot::{Part, Snapshot, SnapshotReader, SnapshotRefu
 use headwater_edge_wire::time::Timestamp;
 use headwater_edge_wire::verify::{Pins, Reader};
 
+use crate::agent::PROBE_WAIT;
 use crate::build::{Built, Proof};
 use crate::control::Control;
 use crate::deliver::{DeliverError, Delivery};
 use crate::index::Draft;
 use crate::journal::{Put, Record};
 use crate::plan::{self, Refusal};
-use crate::probe;
+use crate::probe::{self, Probe, probe_until};
 
 const CHUNK_BYTES: usize = 64 << 10;
 /// Artifacts of a snapshot become durable together.
@@ -53,15 +55,43 @@ impl Delivery {
         }
         self.fetch(wanted, control)?;
         let (draft, owners) = self.draft_of(&mut announced, &whole, content_key.as_ref(), &next)?;
+        let before: BTreeMap<DomainId, u32> =
+            self.index.domains().iter().map(|(id, entry)| (*id, entry.cells)).collect();
         self.index.install(draft, &next)?;
         self.owners = owners;
         self.pins_file.write(&self.identity.state_key, &next)?;
         self.pins = next;
         self.store.clean(&self.index.checksums())?;
-        for at in 0..self.cells.len() {
+        self.mend_in_order(&before);
+        Ok(whole.last.page().expires_at)
+    }
+
+    /// Writes every cell: first those that get domains, and once their workers serve them those that only lose some. A
+    /// domain that moves is served by one of them all along.
+    fn mend_in_order(&mut self, before: &BTreeMap<DomainId, u32>) {
+        let (mut gained, mut moves) = (0, false);
+        for (id, entry) in self.index.domains() {
+            let old = before.get(id).copied().unwrap_or(0);
+            gained |= entry.cells & !old;
+            moves |= entry.cells & !old != 0 && old & !entry.cells != 0;
+        }
+        let gains =
+            |at: &usize| self.cells.get(*at).is_some_and(|cell| gained & (1_u32 << cell.number.get()) != 0);
+        let (first, rest): (Vec<usize>, Vec<usize>) = (0..self.cells.len()).partition(gains);
+        for at in &first {
+            self.mend_cell(*at);
+        }
+        if moves {
+            let until = Instant::now() + PROBE_WAIT;
+            for cell in first.iter().filter_map(|at| self.cells.get(*at)) {
+                if !matches!(probe_until(cell, until), Some(Probe::Serves(_))) {
+                    tracing::warn!(cell = %cell.number, "what moves to it may not be served for a moment");
+                }
+            }
+        }
+        for at in rest {
             self.mend_cell(at);
         }
-        Ok(whole.last.page().expires_at)
     }
 
     fn receive(&mut self, control: &Control, now: Timestamp) -> Result<Read1, DeliverError> {

@@ -3,10 +3,12 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
-use crate::domain::{CachePolicy, DomainRolledBack, HostnameDeleted, HostnameReplaced, PurgeRequested};
+use crate::domain::{
+    CachePolicy, DomainRolledBack, HostnameDeleted, HostnameReplaced, HostnameWithdrawn, PurgeRequested,
+};
 use crate::edge::{
-    CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned, IdentityIssued, IdentityRevoked,
-    PoolCreated,
+    AddressesChanged, CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, EndpointsChanged, IdentityCloned,
+    IdentityIssued, IdentityRevoked, PoolCreated,
 };
 use crate::ids::{StreamKind, TenantId, TokenId, UserId};
 pub use crate::operation::{
@@ -440,4 +442,11 @@ events! {
     // The history of a domain.
     "The domain was given back what it was at the revision `to`; what that changed stands beside it, in the same revision."
     DomainRolledBack(DomainRolledBack) = "domain.rolled_back" @ 1 in Domain,
+    // Where proxied names are answered.
+    "The public addresses of the edge changed: those that DNS gives out while it is ready."
+    AddressesChanged(AddressesChanged) = "edge.addresses_changed" @ 1 in Edge,
+    "What DNS answers for proxied names changed: edges became ready, or visitors are sent to some of them no longer."
+    EndpointsChanged(Box<EndpointsChanged>) = "platform.endpoints_changed" @ 1 in Platform,
+    "Edges serve a name no longer that was deleted: DNS has not answered with it for so long that nobody asks for it."
+    HostnameWithdrawn(HostnameWithdrawn) = "hostname.withdrawn" @ 1 in Domain,
 }

@@ -29,17 +29,20 @@ pub enum Guard {
     EmptiesZone,
     /// More than half of 20 or more RRsets would be deleted in one request.
     MassDelete,
+    /// DNS would send visitors to no edge at all.
+    LastEndpoint,
 }
 
 impl Guard {
     /// Every guard.
-    pub const ALL: [Self; 2] = [Self::EmptiesZone, Self::MassDelete];
+    pub const ALL: [Self; 3] = [Self::EmptiesZone, Self::MassDelete, Self::LastEndpoint];
 
     /// The name in `?allow=`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmptiesZone => "empties_zone",
             Self::MassDelete => "mass_delete",
+            Self::LastEndpoint => "last_endpoint",
         }
     }
 

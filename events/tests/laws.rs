@@ -11,6 +11,8 @@ mod decide_cuts;
 mod decide_domain;
 #[path = "laws/decide_edges.rs"]
 mod decide_edges;
+#[path = "laws/decide_placement.rs"]
+mod decide_placement;
 #[path = "laws/decide_rrsets.rs"]
 mod decide_rrsets;
 #[path = "laws/decide_sites.rs"]

@@ -18,6 +18,7 @@ use crate::secret::Secret;
 use headwater_edge_wire::artifact::{
     ARTIFACT_CEILING_MAX_BYTES, ARTIFACT_DEFAULT_MAX_BYTES, ARTIFACT_FLOOR_MAX_BYTES, ArtifactBudget,
 };
+use headwater_events::dns::DomainName;
 use headwater_events::domain::Retention;
 use headwater_events::domain::destination::{Destinations, NETWORKS_MAX_COUNT, Network};
 pub use reader::{ConfigError, EnvironmentVariable};
@@ -130,6 +131,12 @@ pub struct Sites {
     pub destinations: Destinations,
     /// `artifact_max_bytes`: how large what is published of one domain may be.
     pub artifact: ArtifactBudget,
+    /// `platform_zone`: the platform's own zone, where proxied names lead; without it DNS does not answer for them.
+    pub platform_zone: Option<DomainName>,
+    /// `answer_ttl`: the TTL of what DNS answers for proxied names, in seconds.
+    pub answer_ttl: u32,
+    /// `drain_seconds`: how long edges go on serving a name after DNS clusters stopped answering with it.
+    pub drain: Duration,
 }
 
 /// `[limits]`.
@@ -351,7 +358,25 @@ fn sites(section: &mut Section<'_>) -> Sites {
     let ceiling = u32::try_from(ARTIFACT_CEILING_MAX_BYTES).unwrap_or(u32::MAX);
     let default = u32::try_from(ARTIFACT_DEFAULT_MAX_BYTES).unwrap_or(ceiling);
     let bytes = section.number("artifact_max_bytes", floor..=ceiling, default);
+    let shortest: u32 = if unsafe_allow_loopback { 0 } else { 30 };
+    let answer_ttl = section.number("answer_ttl", shortest..=86_400, 300);
+    let drain = section.seconds("drain_seconds", shortest..=86_400, 300);
+    if !unsafe_allow_loopback && drain.as_secs() < u64::from(answer_ttl) {
+        section
+            .fault("drain_seconds", "must be at least answer_ttl: so long resolvers send visitors to a name");
+    }
+    let platform_zone = section.parsed::<HostName>("platform_zone");
+    let platform_zone = platform_zone.and_then(|name| match DomainName::parse(name.as_str()) {
+        Ok(name) => Some(name),
+        Err(fault) => {
+            section.fault("platform_zone", fault.detail);
+            None
+        }
+    });
     Sites {
+        platform_zone,
+        answer_ttl,
+        drain,
         destinations: Destinations { allow_private, platform, unsafe_allow_loopback },
         artifact: usize::try_from(bytes).ok().and_then(ArtifactBudget::new).unwrap_or_default(),
     }

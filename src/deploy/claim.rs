@@ -6,6 +6,7 @@ use super::sql;
 use chrono::{DateTime, Utc};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::soa_serial;
+use headwater_events::edge::Endpoints;
 use headwater_events::event::DnsIdentity;
 use headwater_events::ids::{ClusterId, DomainId, LogId, Revision, TenantId};
 use headwater_events::time::Timestamp;
@@ -41,6 +42,8 @@ pub struct Claim {
     pub desired_at: Timestamp,
     /// The revision that is known to be there; none when nothing is.
     pub active: Option<Revision>,
+    /// The platform's generation that is known to be there.
+    pub active_generation: Option<u32>,
     /// The deployment's state.
     pub state: String,
     /// Tries so far.
@@ -75,8 +78,12 @@ pub(super) struct Due {
 pub struct Platform {
     /// SOA and NS set; none before `headwater init`.
     pub identity: Option<DnsIdentity>,
-    /// How often it changed.
+    /// How often that, or what is answered for proxied names, changed.
     pub generation: u32,
+    /// What is answered for proxied names; none before any edge was ready.
+    pub endpoints: Option<Endpoints>,
+    /// Since which generation proxied names lead where they do.
+    pub zone_generation: u32,
     /// The log.
     pub log: LogId,
 }
@@ -95,6 +102,8 @@ pub(super) async fn platform(connection: &mut PgConnection) -> Result<Platform, 
         Ok::<_, sqlx::Error>(Platform {
             identity: row.try_get::<Option<Json<DnsIdentity>>, _>(0)?.map(|json| json.0),
             generation: unsigned(row.try_get(1)?),
+            endpoints: row.try_get::<Option<Json<Endpoints>>, _>(3)?.map(|json| json.0),
+            zone_generation: unsigned(row.try_get(4)?),
             log: LogId::from_uuid(row.try_get(2)?),
         })
     };
@@ -202,6 +211,7 @@ fn read(row: &PgRow) -> Result<Claim, sqlx::Error> {
         last_error: row.try_get(12)?,
         checksum: row.try_get(13)?,
         desired_at: Timestamp::from(row.try_get::<DateTime<Utc>, _>(14)?),
+        active_generation: u32::try_from(row.try_get::<i64, _>(15)?).ok(),
     })
 }
 

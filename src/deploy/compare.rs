@@ -6,16 +6,17 @@ use super::cluster::Target;
 use super::fault::DeployError;
 use super::fence::Ledger;
 use super::load::{chain_ends, event};
-use super::zone::{Overlay, ZoneReader};
+use super::zone::{self, Overlay, ZoneReader};
 use super::{sql, target};
 use futures_util::TryStreamExt;
 use headwater_events::codec;
 use headwater_events::dns::RrSetBody;
 use headwater_events::domain::soa_serial;
+use headwater_events::edge::Endpoints;
 use headwater_events::event::{DnsIdentity, Event};
 use headwater_events::ids::{DomainId, Revision, StreamRef};
 use headwater_projections::powerdns::sql as powerdns_sql;
-use headwater_projections::powerdns::{Difference, Plan, RrsetData, SetHash, Zone};
+use headwater_projections::powerdns::{Difference, PROXIED, Plan, RrsetData, SetHash, Zone, mark};
 use sqlx::Row as _;
 use sqlx::postgres::{PgConnection, PgPool};
 use std::collections::HashMap;
@@ -144,13 +145,20 @@ async fn standing(
     }
 }
 
-/// The zone as it was at the revision and generation of the target.
+/// A zone as it was at the revision and generation of the target.
+struct AsOf {
+    identity: Option<DnsIdentity>,
+    endpoints: Option<Endpoints>,
+    serial: u32,
+    overlay: Overlay,
+}
+
 async fn as_of(
     snapshot: &mut Snapshot,
     platform: &Platform,
     claim: &Claim,
     ledger: &Ledger,
-) -> Result<(Option<DnsIdentity>, u32, Overlay), DeployError> {
+) -> Result<AsOf, DeployError> {
     let mut overlay = Overlay::new();
     let mut base = None;
     let query =
@@ -160,6 +168,15 @@ async fn as_of(
         let (name, rrtype, before) = match event(&row)? {
             Event::RrsetReplaced(put) => (put.name, put.rrtype, put.before),
             Event::RrsetDeleted(deleted) => (deleted.name, deleted.rrtype, Some(deleted.before)),
+            Event::HostnameReplaced(put) => {
+                let before = put.before.map(|_| mark());
+                overlay.entry(put.name.key()).or_default().entry(PROXIED).or_insert(before);
+                continue;
+            }
+            Event::HostnameDeleted(deleted) => {
+                overlay.entry(deleted.name.key()).or_default().entry(PROXIED).or_insert_with(|| Some(mark()));
+                continue;
+            }
             Event::DomainUpdated(change) => {
                 base.get_or_insert(change.before.serial_base);
                 continue;
@@ -172,21 +189,39 @@ async fn as_of(
     }
     let serial = soa_serial(base.unwrap_or(claim.serial_base), ledger.revision, ledger.generation);
     if ledger.generation == platform.generation {
-        return Ok((platform.identity.clone(), serial, overlay));
+        let (identity, endpoints) = (platform.identity.clone(), platform.endpoints.clone());
+        return Ok(AsOf { identity, endpoints, serial, overlay });
     }
-    let query =
-        sqlx::query(sql::IDENTITIES).bind(StreamRef::PLATFORM.id).bind("platform.dns_identity_changed");
-    for row in query.fetch_all(&mut **snapshot).await.map_err(DeployError::control)? {
-        let schema = row.try_get(0).map_err(DeployError::control)?;
-        let data: &[u8] = row.try_get(1).map_err(DeployError::control)?;
-        let event = codec::decode("platform.dns_identity_changed", schema, data);
-        if let Event::DnsIdentityChanged(change) = event.map_err(DeployError::control)?
-            && change.generation == ledger.generation
-        {
-            return Ok((Some(change.after), serial, overlay));
+    let identity = match at_generation(snapshot, "platform.dns_identity_changed", ledger).await? {
+        Some(Event::DnsIdentityChanged(change)) => Some(change.after),
+        _ => None,
+    };
+    // Most zones answer nothing that changes with the edges.
+    let answers = overlay.values().any(|types| types.contains_key(&PROXIED));
+    let endpoints = if answers || !zone::marks(snapshot, claim.domain).await?.is_empty() {
+        match at_generation(snapshot, "platform.endpoints_changed", ledger).await? {
+            Some(Event::EndpointsChanged(change)) => Some(change.after),
+            _ => None,
         }
-    }
-    Ok((None, serial, overlay))
+    } else {
+        None
+    };
+    Ok(AsOf { identity, endpoints, serial, overlay })
+}
+
+/// The newest event of the platform of this type up to the generation of the target.
+async fn at_generation(
+    snapshot: &mut Snapshot,
+    event_type: &str,
+    ledger: &Ledger,
+) -> Result<Option<Event>, DeployError> {
+    let query = sqlx::query(sql::AT_GENERATION).bind(StreamRef::PLATFORM.id).bind(event_type);
+    let query = query.bind(i64::from(ledger.generation));
+    let row = query.fetch_optional(&mut **snapshot).await.map_err(DeployError::control)?;
+    let Some(row) = row else { return Ok(None) };
+    let schema = row.try_get(0).map_err(DeployError::control)?;
+    let data: &[u8] = row.try_get(1).map_err(DeployError::control)?;
+    codec::decode(event_type, schema, data).map(Some).map_err(DeployError::control)
 }
 
 async fn rows(
@@ -197,13 +232,13 @@ async fn rows(
     ledger: &Ledger,
     (id, as_written): (i32, Option<(i32, bool)>),
 ) -> Result<Found, DeployError> {
-    let (identity, serial, overlay) = as_of(snapshot, platform, claim, ledger).await?;
+    let AsOf { identity, endpoints, serial, overlay } = as_of(snapshot, platform, claim, ledger).await?;
     let Ok(zone) = Zone::new(claim.name.clone(), serial, identity.as_ref()) else {
         return Ok(Found::Moving);
     };
     let mut open: HashMap<SetHash, i64> = HashMap::new();
     let mut checksum = SetHash::EMPTY;
-    let mut reader = ZoneReader::new(claim.domain, &zone, overlay.clone());
+    let mut reader = ZoneReader::new(claim.domain, &zone, overlay.clone(), endpoints.as_ref());
     while let Some(rows) = reader.next(snapshot).await? {
         checksum.add(SetHash::of_rows(&rows));
         rows.iter().for_each(|row| *open.entry(SetHash::of_row(row)).or_default() += 1);
@@ -223,7 +258,7 @@ async fn rows(
     }
     open.retain(|_, count| *count > 0);
     if !open.is_empty() {
-        let mut reader = ZoneReader::new(claim.domain, &zone, overlay);
+        let mut reader = ZoneReader::new(claim.domain, &zone, overlay, endpoints.as_ref());
         while let Some(rows) = reader.next(snapshot).await? {
             for row in rows {
                 match open.get_mut(&SetHash::of_row(&row)) {

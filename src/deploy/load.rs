@@ -111,14 +111,14 @@ pub(super) async fn load(
                 loaded.candidates.push(candidate(claim, Work::Streamed, Some(zone)));
             }
             _ => {
-                let (rows, samples) = zone::render_whole(snapshot, claim.domain, &zone).await?;
+                let (rows, samples) = zone::render_whole(snapshot, platform, claim.domain, &zone).await?;
                 let mut made = candidate(claim, Work::Whole(rows), Some(zone));
                 made.samples = samples;
                 loaded.candidates.push(made);
             }
         }
     }
-    load_changed(snapshot, changed, &mut loaded).await?;
+    load_changed(snapshot, platform, changed, &mut loaded).await?;
     chains(snapshot, &mut loaded.candidates).await?;
     Ok(loaded)
 }
@@ -129,6 +129,7 @@ fn candidate(claim: Claim, work: Work, zone: Option<Zone>) -> Candidate {
 
 async fn load_changed(
     snapshot: &mut Snapshot,
+    platform: &Platform,
     changed: Vec<(Claim, Zone, Revision)>,
     loaded: &mut Loaded,
 ) -> Result<(), DeployError> {
@@ -139,6 +140,15 @@ async fn load_changed(
     let mut keys: BTreeMap<DomainId, BTreeSet<OwnerKey>> = BTreeMap::new();
     for (claim, _, _) in &changed {
         let of = touched.entry(claim.domain).or_default();
+        if answers_moved(claim, platform) {
+            let marks = zone::marks(snapshot, claim.domain).await?;
+            of.rrsets.extend(marks.iter().flat_map(|(key, mark)| powerdns::derived_at(key, *mark)));
+            // The zone that was the platform's before has no marks of pools any more, and their rows.
+            let pools = platform.endpoints.iter().flat_map(|endpoints| endpoints.pools.keys());
+            for pool in pools {
+                of.rrsets.extend(powerdns::derived_at(&owner_key(pool)?, powerdns::POOL));
+            }
+        }
         let mut wide: BTreeSet<OwnerKey> = of.rrsets.iter().map(|(key, _)| key.clone()).collect();
         if of.events > TOUCHED_MAX_EVENTS || !below_cuts(snapshot, claim.domain, &of.cuts, &mut wide).await? {
             loaded.too_large.push(claim.domain);
@@ -151,7 +161,10 @@ async fn load_changed(
         let (Some(keys), Some(of)) = (keys.get(&claim.domain), touched.get(&claim.domain)) else {
             continue;
         };
-        let owners = owners.remove(&claim.domain).unwrap_or_default();
+        let mut owners = owners.remove(&claim.domain).unwrap_or_default();
+        for (key, owner) in &mut owners {
+            powerdns::expand(&claim.name, key, &mut owner.rrsets, platform.endpoints.as_ref());
+        }
         let names = keys.iter().map(|key| powerdns::powerdns_name(key, &claim.name)).collect();
         let rows = powerdns::render(&zone, &owners);
         let samples = sample::of_changes(&zone, &owners, &of.rrsets);
@@ -171,6 +184,14 @@ async fn load_changed(
     sample::drop_uncertain(snapshot, &mut asked).await
 }
 
+/// Whether more of the zone than what its own events touch may be answered otherwise than what is there: it is the
+/// platform's own, or names lead elsewhere since.
+fn answers_moved(claim: &Claim, platform: &Platform) -> bool {
+    platform.endpoints.as_ref().is_some_and(|endpoints| {
+        endpoints.zone == claim.name || claim.active_generation.is_none_or(|at| at < platform.zone_generation)
+    })
+}
+
 async fn touched(
     connection: &mut PgConnection,
     changed: &[(Claim, Zone, Revision)],
@@ -188,6 +209,14 @@ async fn touched(
         let (name, rrtype) = match event(row)? {
             Event::RrsetReplaced(put) => (put.name, put.rrtype),
             Event::RrsetDeleted(deleted) => (deleted.name, deleted.rrtype),
+            Event::HostnameReplaced(put) => {
+                of.rrsets.extend(powerdns::derived_at(&put.name.key(), powerdns::PROXIED));
+                continue;
+            }
+            Event::HostnameDeleted(deleted) => {
+                of.rrsets.extend(powerdns::derived_at(&deleted.name.key(), powerdns::PROXIED));
+                continue;
+            }
             _ => continue,
         };
         if rrtype == RrType::NS && !name.is_apex() {

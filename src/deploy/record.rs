@@ -211,6 +211,7 @@ mod tests {
             desired: Revision::new(5),
             generation: 2,
             active: Some(Revision::new(3)),
+            active_generation: Some(2),
             state: state.into(),
             attempts: 4,
             last_error: last_error.map(str::to_owned),

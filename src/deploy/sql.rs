@@ -49,14 +49,17 @@ pub(super) const PERMIT: &str = "select deploy_permit($1)";
 /// $1 cluster, as text: had when nobody writes to it.
 pub(super) const PERMITS_ENDED: &str = "select pg_advisory_xact_lock(7011, hashtext($1))";
 
-/// What a deployment is due for, without its zone: nothing where the cluster ($1) is disabled, in the same snapshot.
+/// What a deployment is due for, without its zone: nothing where the cluster ($1) is disabled, in the same snapshot; and
+/// not while a cell has still to learn of a name that was proxied lately.
 macro_rules! due {
     () => {
         "(dep.desired_revision <> dep.active_revision or dep.desired_generation <> dep.active_generation \
           or dep.state in ('activating', 'failed')) \
          and exists (select from desired.clusters c where c.id = $1 and c.enabled) \
          and not exists (select from desired.pauses p where p.scope = 'all' \
-           or (p.scope = 'target' and p.id = $1::text) or (p.scope = 'domain' and p.id = m.name))"
+           or (p.scope = 'target' and p.id = $1::text) or (p.scope = 'domain' and p.id = m.name)) \
+         and not (dep.wanted and dep.domain_id in (select h.domain_id from desired.hostnames h \
+             where h.added_at > now() - interval '30 seconds') and edge.waits(dep.domain_id, dep.active_revision))"
     };
 }
 
@@ -115,7 +118,7 @@ macro_rules! claim {
     () => {
         "select dep.domain_id, m.name, m.name_key, m.tenant_id, m.serial_base, m.records, dep.wanted, \
            dep.desired_revision, dep.desired_generation, dep.active_revision, dep.state, dep.attempts, \
-           dep.last_error, dep.checksum, dep.desired_at \
+           dep.last_error, dep.checksum, dep.desired_at, dep.active_generation \
          from desired.deployments dep join desired.domains m on m.id = dep.domain_id "
     };
 }
@@ -184,9 +187,9 @@ pub(super) const UNREACHED: &str = "insert into cluster_health (cluster_id, fail
 /// $1 name.
 pub(super) const DOMAIN_BY_NAME: &str = "select id from desired.domains where name = $1 and current";
 
-/// $1 platform's stream, $2 the type of the event, newest first: how the DNS identity was.
-pub(super) const IDENTITIES: &str = "select schema, data from events \
-     where stream_id = $1 and type = $2 order by revision desc, seq desc";
+/// $1 platform's stream, $2 the type of the event, $3 a generation: the newest of them up to it.
+pub(super) const AT_GENERATION: &str = "select schema, data from events where stream_id = $1 and type = $2 \
+     and (convert_from(data, 'UTF8')::jsonb->>'generation')::bigint <= $3 order by revision desc, seq desc limit 1";
 
 /// Statements on the control database.
 pub const ALL: &[&str] = &[
@@ -211,5 +214,5 @@ pub const ALL: &[&str] = &[
     REACHED,
     UNREACHED,
     DOMAIN_BY_NAME,
-    IDENTITIES,
+    AT_GENERATION,
 ];

@@ -1,7 +1,7 @@
 //! Candidates → a target's database: one transaction for many zones, fenced zone by zone under the locks of the
 //! ledger, so that rows and what is said of them change together or not at all.
 
-use super::claim::{Snapshot, unsigned};
+use super::claim::{self, Snapshot, unsigned};
 use super::cluster::Target;
 use super::fault::DeployError;
 use super::fence::{How, Intent, Judgement, Ledger, judge};
@@ -285,7 +285,8 @@ async fn write_rows(
             }
             Work::Streamed => {
                 let (Some(zone), Some(snapshot)) = (&made.zone, snapshot.as_deref_mut()) else { continue };
-                let mut reader = ZoneReader::new(made.claim.domain, zone, Overlay::new());
+                let endpoints = claim::platform(snapshot).await?.endpoints;
+                let mut reader = ZoneReader::new(made.claim.domain, zone, Overlay::new(), endpoints.as_ref());
                 while let Some(rows) = reader.next(snapshot).await? {
                     sum.add(SetHash::of_rows(&rows));
                     samples = sample::of_rows(zone, &rows);

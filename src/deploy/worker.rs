@@ -105,6 +105,7 @@ struct Worker {
 impl Worker {
     async fn work(mut self, stop: CancellationToken) {
         let mut head = self.app.commit.head().subscribe();
+        let mut acked = self.app.acked.subscribe();
         let mut wake = true;
         loop {
             if !wake {
@@ -113,6 +114,7 @@ impl Worker {
                 tokio::select! {
                     () = stop.cancelled() => break,
                     moved = head.changed() => if moved.is_err() { break },
+                    moved = acked.changed() => if moved.is_err() { break },
                     () = self.holds.freed.notified() => {}
                     done = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => {
                         if let Some(done) = done { self.done(done).await; }

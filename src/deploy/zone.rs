@@ -1,12 +1,13 @@
 //! Whole zones, read in pages in the order of owners and rendered on the way, in memory of a page.
 
-use super::claim::Snapshot;
+use super::claim::{Platform, Snapshot};
 use super::fault::DeployError;
 use super::load::owner_key;
 use super::sample::{self, Sample};
 use headwater_events::dns::{OwnerKey, RrType};
+use headwater_events::edge::Endpoints;
 use headwater_events::ids::DomainId;
-use headwater_projections::powerdns::{Row, RrsetData, Zone, ZoneRenderer, sql};
+use headwater_projections::powerdns::{Row, RrsetData, Zone, ZoneRenderer, expand, mark, sql};
 use sqlx::Row as _;
 use sqlx::postgres::{PgConnection, PgRow};
 use std::collections::BTreeMap;
@@ -29,10 +30,28 @@ pub(super) fn rrset(row: &PgRow, first: usize) -> Result<(RrType, RrsetData), De
     Ok((RrType::from_code(code), RrsetData { ttl, records }))
 }
 
+/// The owners of a zone that the platform answers for, each with the type that marks it.
+pub(super) async fn marks(
+    connection: &mut PgConnection,
+    domain: DomainId,
+) -> Result<Vec<(OwnerKey, RrType)>, DeployError> {
+    let query = sqlx::query_as::<_, (String, i32)>(sql::MARKS).bind(domain.as_uuid());
+    let found = query.fetch_all(connection).await.map_err(DeployError::control)?;
+    let read = |(key, code): (String, i32)| {
+        let code = u16::try_from(code).map_err(DeployError::control)?;
+        Ok((owner_key(&key)?, RrType::from_code(code)))
+    };
+    found.into_iter().map(read).collect()
+}
+
 /// Reads a zone owner after owner.
 #[derive(Debug)]
 pub(super) struct ZoneReader<'z> {
     domain: DomainId,
+    zone: &'z Zone,
+    endpoints: Option<&'z Endpoints>,
+    /// Whether the owners that the platform answers for are in the overlay by now.
+    marked: bool,
     renderer: Option<ZoneRenderer<'z>>,
     overlay: Overlay,
     last: (String, i32),
@@ -41,9 +60,15 @@ pub(super) struct ZoneReader<'z> {
 
 impl<'z> ZoneReader<'z> {
     /// Begins a zone, as it is under changes that are taken back.
-    pub(super) fn new(domain: DomainId, zone: &'z Zone, overlay: Overlay) -> Self {
+    pub(super) fn new(
+        domain: DomainId,
+        zone: &'z Zone,
+        overlay: Overlay,
+        endpoints: Option<&'z Endpoints>,
+    ) -> Self {
         let renderer = Some(ZoneRenderer::new(zone));
-        Self { domain, renderer, overlay, last: (String::new(), -1), open: None }
+        let last = (String::new(), -1);
+        Self { domain, zone, endpoints, marked: false, renderer, overlay, last, open: None }
     }
 
     /// The next rows, every RRset whole; none at the end.
@@ -53,6 +78,11 @@ impl<'z> ZoneReader<'z> {
     ) -> Result<Option<Vec<Row>>, DeployError> {
         if self.renderer.is_none() {
             return Ok(None);
+        }
+        if !std::mem::replace(&mut self.marked, true) {
+            for (key, with) in marks(&mut *connection, self.domain).await? {
+                self.overlay.entry(key).or_default().entry(with).or_insert_with(|| Some(mark()));
+            }
         }
         let query = sqlx::query(sql::ZONE_PAGE).bind(self.domain.as_uuid()).bind(&self.last.0);
         let query = query.bind(self.last.1).bind(PAGE_MAX_RRSETS);
@@ -82,6 +112,7 @@ impl<'z> ZoneReader<'z> {
 
     /// Renders the owner that is open, and those before `next` that only the overlay has.
     fn close(&mut self, next: Option<&OwnerKey>, rows: &mut Vec<Row>) {
+        let (zone, endpoints) = (self.zone.name(), self.endpoints);
         let Some(renderer) = &mut self.renderer else { return };
         let mut emit = |key: &OwnerKey, mut rrsets: BTreeMap<RrType, RrsetData>, overlay: &mut Overlay| {
             for (rrtype, before) in overlay.remove(key).unwrap_or_default() {
@@ -90,6 +121,7 @@ impl<'z> ZoneReader<'z> {
                     None => drop(rrsets.remove(&rrtype)),
                 }
             }
+            expand(zone, key, &mut rrsets, endpoints);
             if !rrsets.is_empty() {
                 renderer.owner(key, &rrsets, rows);
             }
@@ -113,10 +145,11 @@ impl<'z> ZoneReader<'z> {
 /// A whole zone that fits into memory, and samples of it.
 pub(super) async fn render_whole(
     snapshot: &mut Snapshot,
+    platform: &Platform,
     domain: DomainId,
     zone: &Zone,
 ) -> Result<(Vec<Row>, Vec<Sample>), DeployError> {
-    let mut reader = ZoneReader::new(domain, zone, Overlay::new());
+    let mut reader = ZoneReader::new(domain, zone, Overlay::new(), platform.endpoints.as_ref());
     let mut rows = Vec::new();
     while let Some(page) = reader.next(snapshot).await? {
         rows.extend(page);

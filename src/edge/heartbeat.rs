@@ -84,6 +84,10 @@ pub(super) async fn applied(control: &Control, live: &Live, applied: &Applied) -
     let query = sqlx::query(sql::PUT_ACK).bind(live.edge.as_uuid()).bind(i16::from(applied.cell.get()));
     let query = query.bind(applied.epoch.as_i64()).bind(applied.sequence.as_i64());
     query.execute(&control.app.pool).await?;
+    let lately: bool = sqlx::query_scalar(sql::PROXIED_LATELY).fetch_one(&control.app.pool).await?;
+    if lately {
+        control.app.acked.wake();
+    }
     Ok(())
 }
 

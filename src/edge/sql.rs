@@ -94,6 +94,10 @@ pub(super) const PUT_ACK: &str = "insert into edge.acks as a (edge_id, cell, epo
      on conflict (edge_id, cell) do update set epoch = excluded.epoch, sequence = excluded.sequence, at = now() \
      where (a.epoch, a.sequence) < (excluded.epoch, excluded.sequence)";
 
+/// Whether DNS may be waiting for cells to serve a name.
+pub(super) const PROXIED_LATELY: &str =
+    "select exists (select from desired.hostnames where added_at > now() - interval '30 seconds')";
+
 /// $1 edge, $2 names, $3 revisions, $4 codes, $5 details.
 pub(super) const PUT_REFUSALS: &str = "insert into edge.refusals as f (edge_id, domain_id, revision, code, detail) \
      select distinct on (d.domain_id) $1, d.domain_id, r.revision, r.code, r.detail \
@@ -126,5 +130,6 @@ pub const ALL: &[&str] = &[
     UNSIGNED,
     ARTIFACTS,
     PUT_ACK,
+    PROXIED_LATELY,
     PUT_REFUSALS,
 ];

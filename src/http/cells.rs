@@ -23,7 +23,8 @@ use super::query::{FromQuery, NoQuery, Pairs, Query};
 use super::{Problem, page};
 use crate::app::App;
 use crate::command::Command;
-use crate::query::edges;
+use crate::placement;
+use crate::query::edges::{self, StoredPool};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -68,7 +69,9 @@ async fn list(
         let app = app.clone();
         async move {
             let found = edges::cells(&app.pool, edge, after, most).await?;
-            let keyed = found.into_iter().map(|one| ((one.edge.as_uuid(), one.number), Cell::from(one)));
+            let facts = placement::load(&app.pool).await?;
+            let keyed =
+                found.into_iter().map(|one| ((one.edge.as_uuid(), one.number), Cell::new(one, &facts)));
             Ok(Page { items: keyed.collect() })
         }
     })
@@ -123,7 +126,9 @@ async fn pools(
         let app = app.clone();
         async move {
             let found = edges::pools(&app.pool, None, after, most).await?;
-            Ok(Page { items: found.into_iter().map(|one| (one.id.as_uuid(), Pool::from(one))).collect() })
+            let facts = placement::load(&app.pool).await?;
+            let item = |one: StoredPool| (one.id.as_uuid(), Pool::new(one, &facts));
+            Ok(Page { items: found.into_iter().map(item).collect() })
         }
     })
     .await
@@ -141,5 +146,5 @@ async fn pool(
     auth.may(Verb::Read, Resource::Platform, "pools")?;
     let found = edges::pools(&app.pool, Some(id), None, 1).await?.pop();
     let found = found.ok_or_else(|| Problem::not_found(format!("pool {id}")))?;
-    Ok(Json(found.into()))
+    Ok(Json(Pool::new(found, &placement::load(&app.pool).await?)))
 }

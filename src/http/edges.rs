@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::AdminCommand;
-use headwater_events::edge::{EdgeCommand, EdgeCreated, EdgePatch, RevocationReason};
+use headwater_events::edge::{EdgeCommand, EdgePatch, RevocationReason};
 use headwater_events::event::Labels;
 use headwater_events::ids::EdgeId;
 use utoipa::IntoParams;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::auth::Authenticated;
 use super::body::{FromBody, NoBody};
 use super::dto::Receipt;
-use super::dto::edge::{Cell, Edge, EdgeDetail, Enrolment, NewEdge, PatchedEdge};
+use super::dto::edge::{Cell, Edge, EdgeDetail, Enrolment, NewEdge, PatchedEdge, SentEdge, unreachable};
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::IdPath;
@@ -25,6 +25,7 @@ use super::{Problem, answer, page};
 use crate::app::App;
 use crate::command::{Aside, Command};
 use crate::edge::token::{self, Drawn};
+use crate::placement;
 use crate::query::edges::{self, EdgeFilter, StoredEdge};
 
 /// The routes of this file.
@@ -89,16 +90,24 @@ async fn list(
 /// Make an edge known. The token that enrols it is shown once.
 #[utoipa::path(post, path = "/api/edges", tag = "edges", request_body = NewEdge,
     responses((status = 201, body = Enrolment)))]
-async fn create(State(app): State<App>, mutation: Mutation<EdgeCreated>) -> Result<Response, Problem> {
-    let (mutation, created) = mutation.split();
+async fn create(State(app): State<App>, mutation: Mutation<SentEdge>) -> Result<Response, Problem> {
+    let (mutation, sent) = mutation.split();
+    reachable(&app, &mutation, &sent.addresses)?;
     let edge = EdgeId::from_uuid(Uuid::now_v7());
     let location = |edge: Uuid| format!("/api/edges/{edge}");
-    match enrol(&app, &mutation, edge, EdgeCommand::Create(created)).await? {
+    match enrol(&app, &mutation, edge, EdgeCommand::Create(sent.created, sent.addresses)).await? {
         Enrolled::Plan(plan) => Ok(plan),
         Enrolled::Done(outcome, enrolment) => {
             Ok(answer::created(&outcome, &location(outcome.stream), &enrolment))
         }
     }
+}
+
+/// Refuses addresses that visitors cannot reach; after it is known that the caller may have edges at all.
+fn reachable<T>(app: &App, mutation: &Mutation<T>, addresses: &[std::net::IpAddr]) -> Result<(), Problem> {
+    mutation.auth.may(Verb::Write, Resource::Platform, "edges")?;
+    let faults = unreachable(addresses, &app.config.sites.destinations);
+    if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
 }
 
 /// What submitting a command with a token came to.
@@ -152,10 +161,16 @@ async fn get(
     let lag = edges::lag(&app.pool, stored.acked.unwrap_or(0)).await?;
     let most = i64::from(headwater_events::edge::CELLS_MAX_COUNT);
     let cells = edges::cells(&app.pool, Some(id), None, most).await?;
+    let facts = placement::load(&app.pool).await?;
+    let state = facts.edges.iter().find(|edge| edge.id == id);
+    let state = state.map(|edge| placement::readiness(edge, facts.minimum_cells));
     Ok(Json(EdgeDetail {
         edge: stored.into(),
         lag,
-        cell_states: cells.into_iter().map(Cell::from).collect(),
+        ready: matches!(state, Some(Ok(()))),
+        not_ready: state.and_then(Result::err).map(|not| not.why),
+        published: facts.publishes(id),
+        cell_states: cells.into_iter().map(|cell| Cell::new(cell, &facts)).collect(),
         refusals: edges::refusals(&app.pool, id).await?,
     }))
 }
@@ -169,6 +184,7 @@ async fn patch(
     mutation: Mutation<EdgePatch>,
 ) -> Result<Response, Problem> {
     let (mutation, patch) = mutation.split();
+    reachable(&app, &mutation, patch.addresses.as_deref().unwrap_or_default())?;
     let command = Command::admin(AdminCommand::Edge { edge, command: EdgeCommand::Update(patch) });
     match mutation.submit(&app, command).await? {
         Submitted::Done(outcome) => Ok(answer::resource(&outcome, &Edge::from(one(&app, edge).await?))),
@@ -235,7 +251,8 @@ async fn disable(
     carry_out(&app, mutation, edge, EdgeCommand::SetEnabled(false), Aside::Nothing).await
 }
 
-/// Send an edge no new visitors.
+/// Send an edge no new visitors: DNS stops answering with it at once, and it serves those that still come. The last one
+/// goes only by `?allow=last_endpoint`.
 #[utoipa::path(post, path = "/api/edges/{id}/drain", tag = "edges", params(("id" = Uuid, Path)),
     responses((status = 200, body = Receipt)))]
 async fn drain(

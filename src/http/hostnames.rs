@@ -12,14 +12,14 @@ use super::body::NoBody;
 use super::domains::visible;
 use super::dto::Receipt;
 use super::dto::site::{HostnameShown, PutHostname, SentHostname};
-use super::mutation::Mutation;
+use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::{DomainPath, HostnamePath};
 use super::query::{NoQuery, Query};
 use super::{Problem, conditional, page};
 use crate::app::App;
 use crate::command::Command;
-use crate::query::sites;
+use crate::query::{domains, sites};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -73,6 +73,20 @@ async fn get(
     conditional::answer(&headers, found.changed.revision, &HostnameShown::from(found))
 }
 
+/// Why DNS does not answer for proxied names yet.
+async fn unanswered(app: &App) -> Result<Option<&'static str>, Problem> {
+    if domains::platform(&app.pool).await?.endpoints.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(match app.config.sites.platform_zone {
+        None => {
+            "DNS does not answer for proxied names: set platform_zone in [sites] of the configuration to a name that the \
+             platform may host, such as edge.example.net"
+        }
+        Some(_) => "DNS does not answer for proxied names before an edge with public addresses is ready",
+    }))
+}
+
 /// Proxy a name, or proxy it otherwise.
 #[utoipa::path(put, path = "/api/domains/{d}/hostnames/{name}", tag = "hostnames",
     params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The name: www, @, *")),
@@ -86,7 +100,11 @@ async fn put(
     let owner = at.read().map_err(Problem::invalid)?;
     let body = body.parse(&owner, &at.domain, &app.config.sites.destinations)?;
     let command = DomainCommand::PutHostname { owner, body };
-    Ok(mutation.submit(&app, Command::Domain { name: at.domain, command }).await?.into_response())
+    let mut submitted = mutation.submit(&app, Command::Domain { name: at.domain, command }).await?;
+    if let (Submitted::Done(outcome), Some(warning)) = (&mut submitted, unanswered(&app).await?) {
+        outcome.warnings.push(warning.to_owned());
+    }
+    Ok(submitted.into_response())
 }
 
 /// Proxy a name no longer; 404 when it is not proxied.

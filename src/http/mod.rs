@@ -21,6 +21,7 @@ mod domains;
 mod edges;
 mod health;
 mod hostnames;
+mod placement;
 mod projections;
 mod revisions;
 mod rollback;

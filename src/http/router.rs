@@ -14,8 +14,8 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events, health,
-    hostnames, operations, projections, revisions, rollback, rrsets, status, stream, tenants, tokens, users,
-    zone,
+    hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream, tenants,
+    tokens, users, zone,
 };
 use crate::app::App;
 
@@ -36,6 +36,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(clusters::routes())
         .merge(edges::routes())
         .merge(cells::routes())
+        .merge(placement::routes())
         .merge(projections::routes())
         .merge(status::routes())
         .merge(events::routes())

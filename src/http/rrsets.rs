@@ -4,8 +4,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use headwater_events::dns::RrType;
-use headwater_events::domain::{DomainCommand, DomainState};
+use headwater_events::domain::DomainCommand;
 use headwater_events::reject::Fault;
+use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -21,7 +22,7 @@ use super::query::{NoQuery, Query};
 use super::{Problem, conditional, page};
 use crate::app::App;
 use crate::command::Command;
-use crate::query::domains::{self, Platform};
+use crate::query::domains;
 use crate::query::rrsets::{self, ShownRrset};
 
 /// The routes of this file.
@@ -40,17 +41,21 @@ async fn list(
     headers: HeaderMap,
     wanted: Listing<NoQuery, (String, i32)>,
 ) -> Result<Response, Problem> {
-    let domain = visible(&app, &auth, &name).await?.state;
+    let stored = visible(&app, &auth, &name).await?;
+    let domain = stored.state.clone();
     let revision = domain.revision;
     if conditional::fresh(&headers, revision)? {
         return conditional::answer(&headers, revision, &());
     }
     let platform = domains::platform(&app.pool).await?;
+    let mut derived = rrsets::derived(&stored, &platform);
+    derived.extend(rrsets::answers(&app.pool, &domain, &platform).await?);
+    let derived = Arc::new(derived);
     let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
-        let (app, domain, platform) = (app.clone(), domain.clone(), platform.clone());
+        let (app, domain, derived) = (app.clone(), domain.clone(), Arc::clone(&derived));
         async move {
             let found = rrsets::page(&app.pool, domain.id, after.as_ref(), most).await?;
-            let found = with_derived(found, &domain, &platform, after.as_ref(), most);
+            let found = with_derived(found, &derived, after.as_ref(), most);
             Ok(Page { items: found.into_iter().map(|one| (one.key(), Rrset::from(one))).collect() })
         }
     });
@@ -62,13 +67,12 @@ async fn list(
 /// Puts what the platform adds in its place among the stored RRsets of one page.
 fn with_derived(
     mut found: Vec<ShownRrset>,
-    domain: &DomainState,
-    platform: &Platform,
+    derived: &[ShownRrset],
     after: Option<&(String, i32)>,
     most: i64,
 ) -> Vec<ShownRrset> {
-    let derived = rrsets::derived(domain, platform).into_iter();
-    found.extend(derived.filter(|one| after.is_none_or(|after| one.key() > *after)));
+    let derived = derived.iter().filter(|one| after.is_none_or(|after| one.key() > *after));
+    found.extend(derived.cloned());
     found.sort_by_key(ShownRrset::key);
     found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     found
@@ -85,14 +89,16 @@ async fn get(
     _: Query<NoQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let domain = visible(&app, &auth, &at.domain).await?.state;
+    let stored = visible(&app, &auth, &at.domain).await?;
+    let domain = &stored.state;
     let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
-    let found = if owner.is_apex() && matches!(rrtype, RrType::SOA | RrType::NS) {
+    let mut found = rrsets::one(&app.pool, domain.id, &owner.key(), rrtype).await?;
+    if found.is_none() {
         let platform = domains::platform(&app.pool).await?;
-        rrsets::derived(&domain, &platform).into_iter().find(|one| one.rrtype == rrtype)
-    } else {
-        rrsets::one(&app.pool, domain.id, &owner.key(), rrtype).await?
-    };
+        let answers = rrsets::answers(&app.pool, domain, &platform).await?;
+        let mut all = rrsets::derived(&stored, &platform).into_iter().chain(answers);
+        found = all.find(|one| one.owner == owner && one.rrtype == rrtype);
+    }
     let missing = || Problem::not_found(format!("RRset {owner} {rrtype} of {}", at.domain));
     let found = found.ok_or_else(missing)?;
     let revision = found.changed.as_ref().map_or(domain.revision, |changed| changed.revision);

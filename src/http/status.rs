@@ -15,6 +15,7 @@ use super::auth::Authenticated;
 use super::query::{NoQuery, Query};
 use crate::app::App;
 use crate::deploy::{self, Target};
+use crate::placement;
 use crate::query::edges::{self, StaleEdge};
 use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, TargetStatus};
 use crate::rebuild::{self, Standing};
@@ -61,6 +62,8 @@ struct Status {
     paused: Vec<PauseStatus>,
     /// Enabled edges that are silent, whose identity ends soon, or is used twice.
     edges: Vec<StaleEdge>,
+    /// Why DNS may send visitors to edges that are not ready, or to none.
+    placement: Vec<String>,
 }
 
 /// Zones on a target that this log does not own.
@@ -95,11 +98,17 @@ async fn get(
         lanes: status::lanes(&app.pool).await?,
         paused: status::pauses(&app.pool).await?,
         edges: edges::stale(&app.pool).await?,
+        placement: placed(&app).await?,
     };
     status.foreign_zones = foreign(&app, &status.targets).await?;
     status.problems = problems(&status);
     status.ok = status.problems.is_empty();
     Ok(Json(status))
+}
+
+async fn placed(app: &App) -> Result<Vec<String>, Problem> {
+    let facts = placement::load(&app.pool).await?;
+    Ok(placement::alarms(&facts, app.config.sites.platform_zone.as_ref()))
 }
 
 async fn foreign(app: &App, targets: &[TargetStatus]) -> Result<Vec<ForeignZones>, Problem> {
@@ -189,6 +198,7 @@ fn problems(status: &Status) -> Vec<String> {
                 .push(format!("the identity of the edge {name} seems to be used twice ({sign}): rotate it"));
         }
     }
+    problems.extend(status.placement.iter().cloned());
     problems
 }
 
@@ -216,6 +226,7 @@ mod tests {
             head: Position::ZERO,
             targets: vec![target],
             edges: Vec::new(),
+            placement: Vec::new(),
             failing: Vec::new(),
             foreign_zones: Vec::new(),
             projections: Vec::new(),

@@ -58,7 +58,8 @@ async fn export(
     _: Query<NoQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let domain = visible(&app, &auth, &name).await?.state;
+    let held = visible(&app, &auth, &name).await?;
+    let domain = held.state.clone();
     let revision = domain.revision;
     if conditional::fresh(&headers, revision)? {
         return conditional::answer(&headers, revision, &());
@@ -70,7 +71,9 @@ async fn export(
         |_| Problem::unavailable("too many zones are being exported at once").retry_after(EXPORT_RETRY);
     let permit = EXPORTS.clone().try_acquire_owned().map_err(busy)?;
     let platform = domains::platform(&app.pool).await?;
-    let derived = rrsets::derived(&domain, &platform);
+    // SOA first, as a zone file begins with it.
+    let mut derived: Vec<ShownRrset> = rrsets::derived(&held, &platform).into_iter().rev().collect();
+    derived.extend(rrsets::answers(&app.pool, &domain, &platform).await?);
     let stored = rrsets::zone(app.pool.clone(), domain.id);
     let mut response = Body::from_stream(chunks(form, domain, derived, stored, permit)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
@@ -89,8 +92,7 @@ fn chunks(
         let _held_until_the_end = permit;
         let mut out = opening(form, &domain);
         let mut first = true;
-        // SOA first, as a zone file begins with it.
-        for rrset in derived.into_iter().rev() {
+        for rrset in derived {
             write(form, &mut out, rrset, true, &mut first)?;
         }
         let mut stored = std::pin::pin!(stored);

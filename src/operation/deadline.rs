@@ -64,6 +64,9 @@ pub struct CellView {
     pub current: bool,
     /// Why it refused the operation's revision or a later one.
     pub refused: Option<String>,
+    /// Whether it has done so only after DNS had waited for it in vain.
+    #[serde(default)]
+    pub late: Option<bool>,
 }
 
 /// What edges have made of an operation.
@@ -196,7 +199,13 @@ pub fn verdict(
     });
     if dns_done && edges_done {
         let alone = edges.is_some() && !cells.iter().any(|cell| cell.in_service);
-        let warnings = if alone { vec![NO_CELL.to_owned()] } else { Vec::new() };
+        let mut warnings = if alone { vec![NO_CELL.to_owned()] } else { Vec::new() };
+        let late =
+            cells.iter().filter(|cell| cell.in_service && cell.late == Some(true)).map(CellView::shown);
+        let late: Vec<String> = late.collect();
+        if !late.is_empty() {
+            warnings.push(format!("{DNS_FIRST}: {}", late.join(", ")));
+        }
         return Some(finished("succeeded", None, warnings));
     }
     if !overdue {
@@ -209,6 +218,10 @@ pub fn verdict(
 /// Said of an operation that no cell could carry out.
 const NO_CELL: &str =
     "no cell is in service: DNS alone has verified this, and edges take it in when they are back";
+
+/// Said of an operation that DNS did not wait for any longer.
+const DNS_FIRST: &str =
+    "cells took it in more than 30 s after it was committed, DNS may have answered with it before";
 
 /// Why edges will not take it, which no waiting changes.
 fn rejected(edges: &EdgesView) -> Option<OperationError> {
@@ -352,6 +365,7 @@ mod tests {
             in_service,
             current,
             refused: None,
+            late: None,
         }
     }
 

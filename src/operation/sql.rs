@@ -59,8 +59,10 @@ macro_rules! edges {
                    and (d.removed or d.revision < o.revision)), \
          'cells', (select coalesce(jsonb_agg(jsonb_build_object('edge', c.edge_id, 'cell', c.cell, 'name', c.name, \
                        'in_service', c.in_service, 'current', coalesce(c.acked >= p.position, false), \
+                       'late', o.kind = 'domain.hostname' and a.at > o.created_at + interval '30 seconds', \
                        'refused', case when c.refused_revision >= o.revision then c.refused_why end) \
-                       order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c)) \
+                       order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c \
+                   left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.cell)) \
          from (select max(e.position) as position from events e \
                where e.stream_id = o.domain_id and e.revision = o.revision) p \
          where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge', 'domain.rollback_edges'))"

@@ -2,6 +2,7 @@
 
 use headwater_events::dns::DomainName;
 use headwater_events::domain::DomainState;
+use headwater_events::edge::Endpoints;
 use headwater_events::event::{DnsIdentity, Labels};
 use headwater_events::ids::TenantId;
 use sqlx::Row;
@@ -19,6 +20,15 @@ pub struct StoredDomain {
     pub state: DomainState,
     /// Deleted, and gone from every target.
     pub removed: bool,
+    /// The platform's part of the serial that it was last given; none where nothing is served.
+    pub generation: Option<u32>,
+}
+
+impl StoredDomain {
+    /// The serial of its zone.
+    pub fn serial(&self, platform: &Platform) -> u32 {
+        self.state.serial(self.state.revision, self.generation.unwrap_or(platform.generation))
+    }
 }
 
 /// The platform, as every zone shows it.
@@ -30,6 +40,8 @@ pub struct Platform {
     pub generation: u32,
     /// What every zone says of it; none before it is initialized.
     pub identity: Option<DnsIdentity>,
+    /// What DNS answers for proxied names; none before any edge was ready.
+    pub endpoints: Option<Endpoints>,
 }
 
 /// Which domains are wanted; what is none does not matter.
@@ -46,7 +58,12 @@ pub struct DomainFilter {
 }
 
 fn stored(row: &PgRow) -> Result<StoredDomain, sqlx::Error> {
-    Ok(StoredDomain { state: row::domain(row)?, removed: row.try_get("removed")? })
+    let generation: Option<i64> = row.try_get("generation")?;
+    Ok(StoredDomain {
+        state: row::domain(row)?,
+        removed: row.try_get("removed")?,
+        generation: generation.and_then(|generation| u32::try_from(generation).ok()),
+    })
 }
 
 /// The domain that holds this name.
@@ -87,6 +104,7 @@ pub async fn platform(pool: &PgPool) -> Result<Platform, sqlx::Error> {
         tenant: row.try_get::<Option<Uuid>, _>(0)?.map(TenantId::from_uuid),
         generation: u32::try_from(row.try_get::<i64, _>(1)?).map_err(|_| super::odd("generation"))?,
         identity: identity.map(|Json(identity)| identity),
+        endpoints: row.try_get::<Option<Json<Endpoints>>, _>(3)?.map(|Json(endpoints)| endpoints),
     })
 }
 

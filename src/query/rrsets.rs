@@ -1,4 +1,5 @@
-//! RRsets of a domain, each with the mutation that last changed it, and the two that the platform adds at the apex.
+//! RRsets of a domain, each with the mutation that last changed it, the two that the platform adds at the apex, and what it
+//! answers for proxied names.
 
 use futures_util::{Stream, StreamExt};
 use headwater_events::actor::{Actor, ActorKind};
@@ -6,11 +7,13 @@ use headwater_events::dns::{OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::DomainState;
 use headwater_events::ids::{DomainId, Revision, TokenId, UserId};
 use headwater_events::time::Timestamp;
+use headwater_projections::powerdns;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::domains::Platform;
+use super::domains::{Platform, StoredDomain};
 use super::{maybe_at, odd, sql};
 
 /// The mutation that last changed something.
@@ -129,12 +132,39 @@ pub fn zone(pool: PgPool, domain: DomainId) -> impl Stream<Item = Result<ShownRr
     }
 }
 
+/// What the platform answers for names of a zone: proxied ones, and the names of pools in its own.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn answers(
+    pool: &PgPool,
+    domain: &DomainState,
+    platform: &Platform,
+) -> Result<Vec<ShownRrset>, sqlx::Error> {
+    let Some(endpoints) = &platform.endpoints else { return Ok(Vec::new()) };
+    let query = sqlx::query_as::<_, (String, i32)>(powerdns::sql::MARKS).bind(domain.id.as_uuid());
+    let mut shown = Vec::new();
+    for (key, code) in query.fetch_all(pool).await? {
+        let key = OwnerKey::parse(&key).map_err(|_| odd("owner_key"))?;
+        let owner = OwnerName::from_key(key.as_str()).map_err(|_| odd("owner_key"))?;
+        let code = u16::try_from(code).map_err(|_| odd("type"))?;
+        let mut rrsets = BTreeMap::from([(RrType::from_code(code), powerdns::mark())]);
+        powerdns::expand(&domain.name, &key, &mut rrsets, Some(endpoints));
+        for (rrtype, data) in rrsets {
+            let ttl = Ttl::new(i64::from(data.ttl)).map_err(|_| odd("ttl"))?;
+            let body = RrSetBody { ttl, records: data.records, comment: None };
+            shown.push(ShownRrset { owner: owner.clone(), rrtype, body, changed: None });
+        }
+    }
+    Ok(shown)
+}
+
 /// What the platform adds at the apex of a zone: its NS set and its SOA, in the order of the zone. Nothing before the
 /// platform has an identity.
-pub fn derived(domain: &DomainState, platform: &Platform) -> Vec<ShownRrset> {
+pub fn derived(domain: &StoredDomain, platform: &Platform) -> Vec<ShownRrset> {
     let Some(identity) = &platform.identity else { return Vec::new() };
     let Some(primary) = identity.nameservers.first() else { return Vec::new() };
-    let serial = domain.serial(domain.revision, platform.generation);
+    let serial = domain.serial(platform);
     let (refresh, retry) = (identity.refresh, identity.retry);
     let (expire, minimum) = (identity.expire, identity.minimum);
     let soa = format!("{primary}. {}. {serial} {refresh} {retry} {expire} {minimum}", identity.hostmaster);

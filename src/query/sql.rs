@@ -6,7 +6,8 @@ macro_rules! domain_columns {
         "d.id, d.name, d.tenant_id, d.status, d.status_before_delete, d.revision, d.labels, d.external_id, \
          d.serial_base, d.hold_until, d.rrsets, d.records, d.created_at, d.updated_at, \
          d.status = 'deprovisioning' and not exists (select from desired.deployments p \
-             where p.domain_id = d.id and p.state <> 'removed') as removed"
+             where p.domain_id = d.id and p.state <> 'removed') as removed, \
+         (select max(p.desired_generation) from desired.deployments p where p.domain_id = d.id and p.wanted) as generation"
     };
 }
 
@@ -72,7 +73,7 @@ pub(super) const DOMAINS: &str = concat!(
 );
 
 /// The platform's own tenant, its generation and its DNS identity.
-pub(super) const PLATFORM: &str = "select tenant_id, generation, identity from desired.platform";
+pub(super) const PLATFORM: &str = "select tenant_id, generation, identity, endpoints from desired.platform";
 
 /// $1 domain, $2 owner key, $3 type.
 pub(super) const RRSET: &str =
@@ -100,14 +101,17 @@ macro_rules! hostname_columns {
 }
 
 /// $1 domain, $2 owner key.
-pub(super) const HOSTNAME: &str =
-    concat!("select ", hostname_columns!(), " where h.domain_id = $1 and h.owner_key = $2");
+pub(super) const HOSTNAME: &str = concat!(
+    "select ",
+    hostname_columns!(),
+    " where h.domain_id = $1 and h.leaving is null and h.owner_key = $2"
+);
 
 /// $1 domain, $2 after owner key, $3 how many.
 pub(super) const HOSTNAMES: &str = concat!(
     "select ",
     hostname_columns!(),
-    " where h.domain_id = $1 and ($2::text is null or h.owner_key > $2) order by h.owner_key limit $3"
+    " where h.domain_id = $1 and h.leaving is null and ($2::text is null or h.owner_key > $2) order by h.owner_key limit $3"
 );
 
 /// $1 domain.

@@ -7,6 +7,7 @@ const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql"
 const FOUND: &str = include_str!("../../migrations/control/0036_deployments.sql");
 const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
 const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
+const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
@@ -124,7 +125,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let own = TABLES.split_once(TABLES_END).map_or(TABLES, |(own, _)| own);
     let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
     let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
-    let tables = format!("{own}{sites}{edges}{FOUND}");
+    let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
+    let tables = format!("{own}{sites}{edges}{FOUND}{placement}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -132,7 +134,7 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, SITES, EDGES] {
+    for procedures in [PROCEDURES, SITES, EDGES, PLACEMENT] {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))

@@ -12,7 +12,7 @@ use headwater_events::domain::{
 use headwater_events::envelope::{ClientDigest, NewEvent, Provenance, Sealed};
 use headwater_events::event::Event;
 use headwater_events::ids::{EventId, OperationId, Revision, StreamRef};
-use headwater_events::reject::Reject;
+use headwater_events::reject::{Guard, Reject};
 use headwater_events::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -103,6 +103,7 @@ impl<'a> Decider<'a> {
                 if let Some(head) = self.loaded.heads.get(&command.stream().id) {
                     view.revision = head.revision;
                 }
+                view.edge.allows_last_endpoint = request.meta.allow.contains(&Guard::LastEndpoint);
                 admin::decide(&view, command, &request.caller, request.operation)
             }
         }

@@ -13,7 +13,14 @@ pub(super) async fn view(
     edge: Uuid,
     command: &EdgeCommand,
 ) -> Result<EdgeView, sqlx::Error> {
-    let mut view = EdgeView { edge: state(connection, edge).await?, is_recorded: false };
+    let mut view = EdgeView { edge: state(connection, edge).await?, ..EdgeView::default() };
+    if matches!(
+        command,
+        EdgeCommand::SetEnabled(false) | EdgeCommand::SetDrained(true) | EdgeCommand::Update(_)
+    ) {
+        let query = sqlx::query_scalar(sql::IS_LAST_ENDPOINT).bind(edge.to_string());
+        view.is_last_endpoint = query.fetch_one(&mut *connection).await?;
+    }
     if let EdgeCommand::RecordIdentity(issued) = command {
         let serial = hex::decode(&issued.serial).unwrap_or_default();
         let query = sqlx::query_scalar(sql::IDENTITY_RECORDED).bind(serial);
@@ -33,6 +40,7 @@ pub(super) async fn state(
     let Json(labels) = row.try_get(3)?;
     let small = |number: i16| u8::try_from(number).unwrap_or(u8::MAX);
     let drained_cells: Vec<i16> = row.try_get(10)?;
+    let addresses: Vec<String> = row.try_get(11)?;
     Ok(Some(EdgeState {
         name: row.try_get(0)?,
         settings: EdgeSettings {
@@ -41,6 +49,7 @@ pub(super) async fn state(
             labels,
             external_id: row.try_get(4)?,
         },
+        addresses: addresses.iter().filter_map(|text| text.parse().ok()).collect(),
         cells: small(row.try_get(5)?),
         enabled: row.try_get(6)?,
         drained: row.try_get(7)?,

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
-use headwater_events::edge::EdgeCommand;
+use headwater_events::edge::{EdgeCommand, Endpoints};
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
 use headwater_projections::desired::pause_key;
@@ -114,7 +114,11 @@ async fn domains(
         loaded
             .heads
             .insert(state.id.as_uuid(), head(StreamKind::Domain, state.revision, row.try_get("last_hash")?));
-        loaded.domains.insert(state.name.clone(), DomainView::bare(state));
+        let (name, mut view) = (state.name.clone(), DomainView::bare(state));
+        // A pool's name is one label, so it is its own key.
+        let pools: Option<Vec<String>> = row.try_get("pools")?;
+        view.platform_names = pools.iter().flatten().filter_map(|pool| OwnerKey::parse(pool).ok()).collect();
+        loaded.domains.insert(name, view);
     }
     replaced(connection, requests, loaded).await?;
     for (index, request) in requests.iter().enumerate() {
@@ -343,7 +347,7 @@ pub(super) fn claimed<'a>(
                 },
             ))
         }
-        (AdminCommand::Edge { command: EdgeCommand::Create(created), .. }, _) => {
+        (AdminCommand::Edge { command: EdgeCommand::Create(created, _), .. }, _) => {
             Some((Namespace::Edge, (&created.name).into()))
         }
         _ => None,
@@ -392,11 +396,13 @@ async fn admin(
         AdminCommand::Pause { scope, .. } | AdminCommand::Resume { scope, .. } => {
             pause(connection, scope, &mut view).await?;
         }
-        AdminCommand::SetDnsIdentity(_) => {
+        AdminCommand::SetDnsIdentity(_) | AdminCommand::SetEndpoints { .. } => {
             let row = sqlx::query(sql::IDENTITY).fetch_one(&mut *connection).await?;
             let identity: Option<Json<DnsIdentity>> = row.try_get(0)?;
-            let generation = u32::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0);
-            view.identity = identity.map(|Json(identity)| (identity, generation));
+            view.identity = identity.map(|Json(identity)| identity);
+            view.generation = u32::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0);
+            let endpoints: Option<Json<Endpoints>> = row.try_get(2)?;
+            view.endpoints = endpoints.map(|Json(endpoints)| endpoints);
         }
         AdminCommand::FinishOperation { .. } | AdminCommand::CancelOperation { .. } => {
             view.operation_terminal = has_ended(connection, command.stream().id).await?;

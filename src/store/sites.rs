@@ -62,8 +62,10 @@ pub(super) async fn load(
         let query = sqlx::query(sql::HOSTNAMES).bind(at.0).bind(at.1).bind(below.0).bind(below.1);
         for row in query.bind(fetched_from.0).bind(fetched_from.1).fetch_all(&mut *connection).await? {
             let (id, stored) = hostname(&row)?;
-            if let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) {
-                view.hostnames.insert(stored.owner.key(), stored);
+            let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) else { continue };
+            match row.try_get::<Option<i64>, _>(4)? {
+                Some(leaving) => drop(view.leaving.insert(stored.owner.key(), Revision::new(leaving))),
+                None => drop(view.hostnames.insert(stored.owner.key(), stored)),
             }
         }
     }

@@ -28,6 +28,8 @@ pub(super) const DOMAINS: &str = concat!(
     "select ",
     domain_columns!(),
     ", s.last_hash, exists (select from desired.hostnames h where h.domain_id = d.id) as proxied, \
+     (select array(select jsonb_object_keys(p.endpoints->'pools')) from desired.platform p \
+      where p.endpoints->>'zone' = d.name) as pools, \
      case when $2 then pg_try_advisory_lock(7003, hashtext(d.id::text)) else true end as locked \
      from unnest($1::text[]) as n(name) join desired.domains d on d.name = n.name and d.current \
      join streams s on s.id = d.id and s.revision = d.revision"
@@ -46,19 +48,19 @@ pub(super) const BELOW: &str = "select n.domain_id, n.owner_key, b.owner_key, b.
       order by r.owner_key, r.type limit $3) b";
 /// $1, $2 domains and owner keys: these. $3, $4: these, and one below each. $5, $6 domains and hosts: one that is
 /// fetched from the host, besides the host itself.
-pub(super) const HOSTNAMES: &str = "select h.domain_id, h.owner, h.body, h.changed \
+pub(super) const HOSTNAMES: &str = "select h.domain_id, h.owner, h.body, h.changed, h.leaving \
      from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
      join desired.hostnames h on h.domain_id = n.domain_id and h.owner_key = n.owner_key \
-     union all select h.domain_id, h.owner, h.body, h.changed from unnest($3::uuid[], $4::text[]) as n(domain_id, owner_key) \
-     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id \
+     union all select h.domain_id, h.owner, h.body, h.changed, h.leaving from unnest($3::uuid[], $4::text[]) as n(domain_id, owner_key) \
+     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id and h.leaving is null \
          and (n.owner_key = '' or h.owner_key = n.owner_key \
               or (h.owner_key >= n.owner_key || ' ' and h.owner_key < n.owner_key || '!')) \
          order by h.owner_key limit 2) h \
-     union all select h.domain_id, h.owner, h.body, h.changed from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
-     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id \
+     union all select h.domain_id, h.owner, h.body, h.changed, h.leaving from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
+     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id and h.leaving is null \
          and h.body->'origin'->>'host' = n.host limit 2) h \
-     union all select h.domain_id, h.owner, h.body, h.changed from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
-     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id \
+     union all select h.domain_id, h.owner, h.body, h.changed, h.leaving from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
+     cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id and h.leaving is null \
          and h.body ? 'backup' and h.body->'backup'->'origin'->>'host' = n.host limit 2) h";
 
 /// $1 domains: what edges are told besides names, and how many purges have not ended.
@@ -146,13 +148,19 @@ pub(super) const SCOPE_EXISTS: &str = "select case $1 when 'all' then true \
      when 'target' then exists (select from desired.clusters where id::text = $2) \
      else exists (select from desired.domains where name = $2 and current) end";
 
-pub(super) const IDENTITY: &str = "select identity, generation from desired.platform";
+pub(super) const IDENTITY: &str = "select identity, generation, endpoints from desired.platform";
 
 /// $1 edge.
 pub(super) const EDGE: &str = "select e.name, e.country, e.continent, e.labels, e.external_id, e.cells, e.enabled, \
      e.drained, e.identity_serial is not null, e.cloned is not null, \
-     array(select c.number from desired.cells c where c.edge_id = e.id and c.drained order by 1) \
+     array(select c.number from desired.cells c where c.edge_id = e.id and c.drained order by 1), e.addresses \
      from desired.edges e where e.id = $1";
+
+/// $1 edge: whether it is the only one that DNS sends visitors to.
+pub(super) const IS_LAST_ENDPOINT: &str = "select exists (select from desired.platform p \
+         cross join lateral jsonb_each(p.endpoints->'pools') o(pool, edges) where o.edges ? $1) \
+     and not exists (select from desired.platform p cross join lateral jsonb_each(p.endpoints->'pools') o(pool, edges) \
+         join desired.edges e on o.edges ? e.id::text where e.id::text <> $1 and e.enabled and not e.drained)";
 
 /// $1 serial: whether the log tells of this identity, or it is gone.
 pub(super) const IDENTITY_RECORDED: &str = "select not exists (select from edge_identities \
@@ -322,6 +330,7 @@ pub const ALL: &[&str] = &[
     RENEW_LOG,
     EDGE,
     IDENTITY_RECORDED,
+    IS_LAST_ENDPOINT,
     HEAD,
     PAGE,
     RAW_PAGE,

@@ -125,6 +125,7 @@ fn edges() -> Vec<(&'static str, &'static str, Value, u16)> {
         ("post", "/api/cells/{id}/undrain", Value::Null, 403),
         ("get", "/api/pools", Value::Null, 403),
         ("get", "/api/pools/{id}", Value::Null, 403),
+        ("get", "/api/domains/{d}/placement", Value::Null, 403),
     ]
 }
 

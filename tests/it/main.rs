@@ -23,6 +23,7 @@ mod log_rebuild;
 mod log_stall;
 mod operations;
 mod parts;
+mod placement;
 mod rollback;
 mod sites;
 mod stream;

@@ -61,6 +61,7 @@ pub fn decide(
             plain(view, command, vec![initialized])
         }
         AdminCommand::SetDnsIdentity(after) => platform::identity(view, command, after),
+        AdminCommand::SetEndpoints { endpoints, why } => platform::endpoints(view, command, endpoints, why),
         AdminCommand::CreateTenant { .. }
         | AdminCommand::AddMember { .. }
         | AdminCommand::RemoveMember { .. }
@@ -84,7 +85,7 @@ pub fn decide(
             operation::finish(view, command, domain, *tenant, finished)
         }
         AdminCommand::Edge { edge, command: wanted } => {
-            if let EdgeCommand::Create(created) = wanted {
+            if let EdgeCommand::Create(created, _) = wanted {
                 free(view, "edge", &created.name)?;
             }
             match edge::decide(*edge, &view.edge, wanted)? {

@@ -13,7 +13,7 @@ pub use platform::reason_faults;
 
 use crate::actor::Resource;
 use crate::dns::DomainName;
-use crate::edge::{EdgeCommand, EdgeView};
+use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
     ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
     OperationFinished, OperationRequested, PauseScope,
@@ -220,6 +220,13 @@ pub enum AdminCommand {
     },
     /// Make the pool that every cell belongs to.
     CreateSharedPool,
+    /// Say what DNS answers for proxied names.
+    SetEndpoints {
+        /// What.
+        endpoints: Endpoints,
+        /// Why, edge by edge, for people.
+        why: Vec<String>,
+    },
 }
 
 /// What `PATCH` says of a DNS cluster; what is none stays.
@@ -262,8 +269,12 @@ pub struct AdminView {
     pub paused: bool,
     /// The domain or target that a pause or a request names exists.
     pub scope_exists: bool,
-    /// The platform's DNS identity and how often it changed.
-    pub identity: Option<(DnsIdentity, u32)>,
+    /// The platform's DNS identity.
+    pub identity: Option<DnsIdentity>,
+    /// The platform's part of every SOA serial.
+    pub generation: u32,
+    /// What DNS answers for proxied names.
+    pub endpoints: Option<Endpoints>,
     /// The operation has ended already.
     pub operation_terminal: bool,
     /// The edge as it is.
@@ -276,6 +287,7 @@ impl AdminCommand {
         match self {
             Self::InitializePlatform { .. }
             | Self::SetDnsIdentity(_)
+            | Self::SetEndpoints { .. }
             | Self::Pause { .. }
             | Self::Resume { .. } => StreamRef::PLATFORM,
             Self::CreateTenant { id, .. } => StreamRef::tenant(*id),

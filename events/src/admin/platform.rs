@@ -3,6 +3,7 @@
 use super::decide::{one, plain, refuse};
 use super::{AdminCommand, AdminView, NAMESERVERS_COUNT, REASON_MAX_BYTES};
 use crate::domain::Decided;
+use crate::edge::{Endpoints, EndpointsChanged};
 use crate::event::{
     DeploymentsPaused, DeploymentsResumed, DnsIdentity, DnsIdentityChanged, Event, PauseScope,
 };
@@ -13,7 +14,7 @@ pub(super) fn identity(
     command: &AdminCommand,
     after: &DnsIdentity,
 ) -> Result<Decided, Reject> {
-    let before = view.identity.as_ref().map(|(identity, _)| identity.clone());
+    let before = view.identity.clone();
     if before.as_ref() == Some(after) {
         return Ok(Decided::Unchanged { revision: view.revision });
     }
@@ -35,9 +36,33 @@ pub(super) fn identity(
         faults.push(Fault::at("/expire", "out_of_range", "expire is longer than refresh and retry together"));
     }
     refuse(faults)?;
-    let generation = view.identity.as_ref().map_or(0, |(_, n)| n.wrapping_add(1));
+    let generation = view.identity.as_ref().map_or(0, |_| view.generation.wrapping_add(1));
     let changed = DnsIdentityChanged { before, after: after.clone(), generation };
     plain(view, command, vec![Event::DnsIdentityChanged(changed)])
+}
+
+/// Decides what DNS answers for proxied names.
+pub(super) fn endpoints(
+    view: &AdminView,
+    command: &AdminCommand,
+    after: &Endpoints,
+    why: &[String],
+) -> Result<Decided, Reject> {
+    if view.endpoints.as_ref() == Some(after) {
+        return Ok(Decided::Unchanged { revision: view.revision });
+    }
+    // Before there is an identity no zone is served, and its generation begins anew.
+    if view.identity.is_none() {
+        let detail = "the platform is not initialized: run `headwater init`".to_owned();
+        return Err(Reject::Conflict { code: "not_initialized", detail });
+    }
+    let changed = EndpointsChanged {
+        before: view.endpoints.clone(),
+        after: after.clone(),
+        generation: view.generation.wrapping_add(1),
+        why: why.to_vec(),
+    };
+    plain(view, command, vec![Event::EndpointsChanged(Box::new(changed))])
 }
 
 /// Every fault of why deployments are paused.

@@ -130,6 +130,13 @@ pub enum DomainCommand {
         /// The name.
         owner: OwnerName,
     },
+    /// Let edges serve a name no longer that was deleted (the control plane itself).
+    WithdrawHostname {
+        /// The name.
+        owner: OwnerName,
+        /// The revision that deleted it.
+        leaving: Revision,
+    },
     /// Change how answers are kept.
     PatchCache(CachePatch),
     /// Let go of everything that edges keep.
@@ -164,7 +171,10 @@ impl DomainCommand {
             Self::PutRrset(rrset) => vec![rrset.owner()],
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
-            Self::DeleteHostname { .. } | Self::PatchCache(_) | Self::Purge { .. } => Vec::new(),
+            Self::DeleteHostname { .. }
+            | Self::WithdrawHostname { .. }
+            | Self::PatchCache(_)
+            | Self::Purge { .. } => Vec::new(),
             Self::Rollback(rollback) => {
                 let put =
                     rollback.past.hostnames().filter(|(_, body)| body.is_some()).map(|(owner, _)| owner);
@@ -213,7 +223,7 @@ impl DomainCommand {
                 needs.proxying(owner, body, zone);
                 needs.own = true;
             }
-            Self::DeleteHostname { owner } => {
+            Self::DeleteHostname { owner } | Self::WithdrawHostname { owner, .. } => {
                 needs.at.insert(owner.key());
                 needs.own = true;
             }

@@ -119,6 +119,9 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
         }
         DomainCommand::PutHostname { owner, body } => hostname::put(view, owner, body, context),
         DomainCommand::DeleteHostname { owner } => hostname::delete(view, owner, context),
+        DomainCommand::WithdrawHostname { owner, leaving } => {
+            Ok(hostname::withdraw(view, owner, *leaving, context))
+        }
         DomainCommand::PatchCache(patch) => cache::patch(view, patch, context),
         DomainCommand::Purge { id } => cache::purge(view, *id, context),
         DomainCommand::Rollback(asked) => rollback::decide(view, asked, context),
@@ -231,6 +234,10 @@ fn raised(view: &DomainView, floor: u32, context: &Context<'_>) -> Result<u32, R
 fn delete(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {
     let domain = &view.state;
     check(context.precondition, Some(domain.revision))?;
+    if !view.platform_names.is_empty() {
+        let detail = format!("{} is the platform's own zone: every proxied name leads there", domain.name);
+        return Err(Reject::Conflict { code: "managed_by_platform", detail });
+    }
     let event = Event::DomainDeleted(DomainDeleted {
         before: domain.status,
         hold_until: context.now.plus(context.limits.hold),

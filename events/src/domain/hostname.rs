@@ -7,6 +7,7 @@ use super::origin::{Faults, Origin, OriginInput};
 use super::state::{DomainView, StoredHostname};
 use crate::dns::{DomainName, OwnerKey, OwnerName, RrType};
 use crate::event::Event;
+use crate::ids::Revision;
 use crate::reject::{Fault, Reject};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -82,6 +83,13 @@ pub struct HostnameDeleted {
     pub name: OwnerName,
     /// What it was.
     pub before: HostnameBody,
+}
+
+/// Edges serve a name no longer that was deleted before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostnameWithdrawn {
+    /// The name, relative to the domain.
+    pub name: OwnerName,
 }
 
 /// What was sent for a proxied name.
@@ -306,8 +314,28 @@ pub(super) fn delete(view: &DomainView, owner: &OwnerName, context: &Context<'_>
     Ok(Decided::Changed(decided(view, vec![event], view.state.status.is_served(), context)))
 }
 
+/// Decides that edges serve a deleted name no longer. Where it was proxied again meanwhile, or deleted once more, there
+/// is nothing to withdraw.
+pub(super) fn withdraw(
+    view: &DomainView,
+    owner: &OwnerName,
+    leaving: Revision,
+    context: &Context<'_>,
+) -> Decided {
+    if view.leaving.get(&owner.key()) != Some(&leaving) {
+        return Decided::Unchanged { revision: view.state.revision };
+    }
+    let event = Event::HostnameWithdrawn(HostnameWithdrawn { name: owner.clone() });
+    Decided::Changed(decided(view, vec![event], false, context))
+}
+
 /// What stands at the name, or above it, and does not go with a proxied name.
 fn beside(view: &DomainView, owner: &OwnerName) -> Result<(), Reject> {
+    if view.platform_names.contains(&owner.key()) {
+        let detail =
+            format!("{owner} is a name of the platform: it is answered with the addresses of its edges");
+        return Err(Reject::Conflict { code: "managed_by_platform", detail });
+    }
     let here = view.rrsets.get(&owner.key()).into_iter().flat_map(|types| types.keys().copied());
     let others: Vec<String> = here.filter(|ty| answers_for_proxy(*ty)).map(|ty| ty.to_string()).collect();
     if !others.is_empty() {

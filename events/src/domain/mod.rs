@@ -22,6 +22,7 @@ pub use create::{create, tag_faults};
 pub use decide::{Context, Decided, Decision, Limits, decide, diff, entity_tag};
 pub use hostname::{
     Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
+    HostnameWithdrawn,
 };
 pub use origin::{Origin, OriginInput, Scheme};
 pub use retention::{Milestone, NEUTRAL_TYPES, Retention, RevisionFacts, Standing, standings};

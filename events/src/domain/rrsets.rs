@@ -270,6 +270,12 @@ fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             let detail = format!("{owner} is proxied, so its answer is derived: delete the hostname first");
             faults.push(change_fault(origin, *index, "hostname_conflict", detail));
         }
+        let is_cut = matches!(*rrtype, RrType::NS | RrType::DNAME) && !owner.is_apex();
+        if (answers_for_proxy(*rrtype) || is_cut) && view.platform_names.contains(key) {
+            let detail =
+                format!("{owner} is a name of the platform: it is answered with the addresses of its edges");
+            faults.push(change_fault(origin, *index, "managed_by_platform", detail));
+        }
         let hides = |other: &OwnerKey| match *rrtype {
             RrType::NS => !owner.is_apex() && (other == key || other.is_below(key)),
             RrType::DNAME => other.is_below(key),

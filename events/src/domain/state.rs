@@ -138,6 +138,10 @@ pub struct DomainView {
     pub site: SiteState,
     /// What a rollback goes back to, read as far as the domain has come. Read for a rollback alone.
     pub past: Option<Arc<Past>>,
+    /// Names that are proxied no longer and that edges still serve, with the revisions that deleted them.
+    pub leaving: BTreeMap<OwnerKey, Revision>,
+    /// Names that the platform answers for, where the domain is its own zone.
+    pub platform_names: BTreeSet<OwnerKey>,
 }
 
 impl DomainView {
@@ -152,6 +156,8 @@ impl DomainView {
             hostnames: BTreeMap::new(),
             site: SiteState::default(),
             past: None,
+            leaving: BTreeMap::new(),
+            platform_names: BTreeSet::new(),
         }
     }
 
@@ -237,7 +243,11 @@ impl DomainView {
             Event::HostnameReplaced(put) => {
                 let (owner, body) = (put.name.clone(), put.after.clone());
                 let stored = StoredHostname { owner, body, changed: revision };
+                self.leaving.remove(&put.name.key());
                 self.hostnames.insert(put.name.key(), stored);
+            }
+            Event::HostnameWithdrawn(withdrawn) => {
+                self.leaving.remove(&withdrawn.name.key());
             }
             Event::HostnameDeleted(deleted) => {
                 self.hostnames.remove(&deleted.name.key());

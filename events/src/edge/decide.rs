@@ -2,28 +2,34 @@
 //! events.
 
 use super::{
-    CELLS_MAX_COUNT, CONTINENTS, CellSwitched, EDGE_NAME_MAX_BYTES, EdgeCommand, EdgeCreated, EdgeDeleted,
-    EdgePatch, EdgeSettings, EdgeState, EdgeView, IdentityRevoked, is_country,
+    ADDRESSES_MAX_COUNT, AddressesChanged, CELLS_MAX_COUNT, CONTINENTS, CellSwitched, EDGE_NAME_MAX_BYTES,
+    EdgeCommand, EdgeCreated, EdgeDeleted, EdgePatch, EdgeSettings, EdgeState, EdgeView, IdentityRevoked,
+    is_country,
 };
 use crate::domain::{LabelsPatch, tag_faults};
 use crate::event::{Change, Event, Nothing};
 use crate::ids::EdgeId;
-use crate::reject::{Fault, Reject};
+use crate::reject::{Fault, Guard, Reject};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// Decides one command; no events: nothing changes.
 ///
 /// # Errors
 /// Why not, with every fault of the input.
 pub fn decide(id: EdgeId, view: &EdgeView, command: &EdgeCommand) -> Result<Vec<Event>, Reject> {
-    if let EdgeCommand::Create(created) = command {
-        return create(created);
+    if let EdgeCommand::Create(created, addresses) = command {
+        return create(created, addresses);
     }
     let Some(edge) = &view.edge else {
         return Err(Reject::NotFound(format!("edge {id}")));
     };
+    if matches!(command, EdgeCommand::SetEnabled(false) | EdgeCommand::SetDrained(true)) {
+        last_endpoint(edge, view)?;
+    }
     let event = match command {
-        EdgeCommand::Create(_) => None,
-        EdgeCommand::Update(patch) => update(edge, patch)?,
+        EdgeCommand::Create(..) => None,
+        EdgeCommand::Update(patch) => return update(edge, view, patch),
         EdgeCommand::SetEnabled(enabled) => {
             switch(edge.enabled, *enabled, Event::EdgeEnabled as fn(Nothing) -> Event, Event::EdgeDisabled)
         }
@@ -64,7 +70,34 @@ fn place_faults(country: &str, continent: &str, faults: &mut Vec<Fault>) {
     }
 }
 
-fn create(created: &EdgeCreated) -> Result<Vec<Event>, Reject> {
+/// Without any endpoint nobody finds the sites: that is asked for by name.
+fn last_endpoint(edge: &EdgeState, view: &EdgeView) -> Result<(), Reject> {
+    if !view.is_last_endpoint || view.allows_last_endpoint {
+        return Ok(());
+    }
+    let detail = format!(
+        "{} is the only edge that DNS sends visitors to: without it every proxied name loses its addresses. Bring another \
+         edge into service first, or allow it by ?allow={}",
+        edge.name,
+        Guard::LastEndpoint
+    );
+    Err(Reject::Guarded { guards: vec![Guard::LastEndpoint], detail })
+}
+
+/// Every fault of an edge's public addresses, whatever they are.
+pub fn address_faults(addresses: &[IpAddr]) -> Vec<Fault> {
+    if addresses.len() <= ADDRESSES_MAX_COUNT {
+        return Vec::new();
+    }
+    vec![Fault::at("/addresses", "out_of_range", format!("at most {ADDRESSES_MAX_COUNT} addresses"))]
+}
+
+/// In order, each once.
+fn ordered(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    addresses.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn create(created: &EdgeCreated, addresses: &[IpAddr]) -> Result<Vec<Event>, Reject> {
     let mut faults = tag_faults(&created.labels, created.external_id.as_deref());
     let name = &created.name;
     if name.trim().is_empty() || name.len() > EDGE_NAME_MAX_BYTES || name.chars().any(char::is_control) {
@@ -72,16 +105,24 @@ fn create(created: &EdgeCreated) -> Result<Vec<Event>, Reject> {
         faults.push(Fault::at("/name", "invalid_name", detail));
     }
     place_faults(&created.country, &created.continent, &mut faults);
+    faults.extend(address_faults(addresses));
     if !(1..=CELLS_MAX_COUNT).contains(&created.cells) {
         faults.push(Fault::at("/cells", "out_of_range", format!("1 to {CELLS_MAX_COUNT} cells")));
     }
     if !faults.is_empty() {
         return Err(Reject::Invalid(faults));
     }
-    Ok(vec![Event::EdgeCreated(created.clone())])
+    let mut events = vec![Event::EdgeCreated(created.clone())];
+    events.extend(readdress(&[], addresses));
+    Ok(events)
 }
 
-fn update(edge: &EdgeState, patch: &EdgePatch) -> Result<Option<Event>, Reject> {
+fn readdress(before: &[IpAddr], addresses: &[IpAddr]) -> Option<Event> {
+    let after = ordered(addresses);
+    (before != after).then(|| Event::AddressesChanged(AddressesChanged { before: before.to_vec(), after }))
+}
+
+fn update(edge: &EdgeState, view: &EdgeView, patch: &EdgePatch) -> Result<Vec<Event>, Reject> {
     let before = edge.settings.clone();
     let mut after = EdgeSettings {
         country: patch.country.clone().unwrap_or_else(|| before.country.clone()),
@@ -103,10 +144,16 @@ fn update(edge: &EdgeState, patch: &EdgePatch) -> Result<Option<Event>, Reject> 
     }
     let mut faults = tag_faults(&after.labels, after.external_id.as_deref());
     place_faults(&after.country, &after.continent, &mut faults);
+    let addresses = patch.addresses.as_deref().unwrap_or(&edge.addresses);
+    faults.extend(address_faults(addresses));
     if !faults.is_empty() {
         return Err(Reject::Invalid(faults));
     }
-    Ok((before != after).then_some(Event::EdgeUpdated(Change { before, after })))
+    if addresses.is_empty() && !edge.addresses.is_empty() {
+        last_endpoint(edge, view)?;
+    }
+    let updated = (before != after).then_some(Event::EdgeUpdated(Change { before, after }));
+    Ok(updated.into_iter().chain(readdress(&edge.addresses, addresses)).collect())
 }
 
 fn drain_cell(edge: &EdgeState, cell: u8, drained: bool) -> Result<Option<Event>, Reject> {

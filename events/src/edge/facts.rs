@@ -3,6 +3,7 @@
 use crate::event::Labels;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// An edge host was made known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,15 @@ pub struct EdgeSettings {
     pub labels: Labels,
     /// The operator's own number for it.
     pub external_id: Option<String>,
+}
+
+/// The public addresses of an edge changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressesChanged {
+    /// What they were.
+    pub before: Vec<IpAddr>,
+    /// What they are now, in order, each once.
+    pub after: Vec<IpAddr>,
 }
 
 /// A cell was drained or undrained.

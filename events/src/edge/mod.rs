@@ -1,21 +1,24 @@
 //! Edges: hosts with cells that serve what is placed on them, and the pools that cells belong to.
 //!
-//! What must hold: an edge's cells are counted once, at its creation; a key, a token or an address is in no event, only
-//! the serial of an identity and the fingerprint of its key.
+//! What must hold: an edge's cells are counted once, at its creation; a key, a token or the address of an agent is in no
+//! event, only the serial of an identity, the fingerprint of its key, and the public addresses that DNS gives out.
 
 mod country;
 mod decide;
+mod endpoints;
 mod facts;
 
 pub use country::{CONTINENTS, is_country};
-pub use decide::decide;
+pub use decide::{address_faults, decide};
+pub use endpoints::{Endpoints, EndpointsChanged};
 pub use facts::{
-    CellSwitched, CloneSign, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned, IdentityIssued,
-    IdentityRevoked, PoolCreated, RevocationReason,
+    AddressesChanged, CellSwitched, CloneSign, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned,
+    IdentityIssued, IdentityRevoked, PoolCreated, RevocationReason,
 };
 
 use crate::domain::LabelsPatch;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// Octets of an edge's name, at most.
 pub const EDGE_NAME_MAX_BYTES: usize = 100;
@@ -24,11 +27,14 @@ pub const CELLS_MAX_COUNT: u8 = 32;
 /// Cells of an edge where nobody says how many.
 pub const CELLS_DEFAULT_COUNT: u8 = 8;
 
+/// Public addresses of an edge, at most.
+pub const ADDRESSES_MAX_COUNT: usize = 16;
+
 /// What can be asked of an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EdgeCommand {
-    /// Make it known.
-    Create(EdgeCreated),
+    /// Make it known, with its public addresses.
+    Create(EdgeCreated, Vec<IpAddr>),
     /// Change what is said of it.
     Update(EdgePatch),
     /// Answer it, or answer it no longer.
@@ -63,6 +69,8 @@ pub struct EdgePatch {
     pub labels: Option<LabelsPatch>,
     /// `Some(None)` removes it.
     pub external_id: Option<Option<String>>,
+    /// Its public addresses, all of them.
+    pub addresses: Option<Vec<IpAddr>>,
 }
 
 /// The facts that a decision on an edge reads.
@@ -72,6 +80,10 @@ pub struct EdgeView {
     pub edge: Option<EdgeState>,
     /// Whether the identity that the command names stands in the log already.
     pub is_recorded: bool,
+    /// Whether it is the only edge that DNS sends visitors to.
+    pub is_last_endpoint: bool,
+    /// Whether the caller allows the last one to go.
+    pub allows_last_endpoint: bool,
 }
 
 /// An edge as it is.
@@ -81,6 +93,8 @@ pub struct EdgeState {
     pub name: String,
     /// What `PATCH` changes.
     pub settings: EdgeSettings,
+    /// Its public addresses, in order.
+    pub addresses: Vec<IpAddr>,
     /// How many cells it has.
     pub cells: u8,
     /// Whether it is answered.

@@ -71,7 +71,7 @@ fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {
     let revoke = || AdminCommand::RevokeToken { user: USER, token: TOKEN, possessed: false };
     let enable = |enabled| AdminCommand::SetClusterEnabled { cluster: CLUSTER, enabled };
     let pause = |reason: &str| AdminCommand::Pause { scope: PauseScope::All, reason: reason.into() };
-    let known = || AdminView { identity: Some((identity(2, 3_600, 1_209_600), 4)), ..there() };
+    let known = || AdminView { identity: Some(identity(2, 3_600, 1_209_600)), generation: 4, ..there() };
     let set = |n, refresh, expire| AdminCommand::SetDnsIdentity(identity(n, refresh, expire));
     vec![
         (new(), AdminCommand::InitializePlatform { tenant: TENANT }, "1: platform.initialized"),

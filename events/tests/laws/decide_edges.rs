@@ -12,14 +12,17 @@ use crate::given::{NOW, OPERATION, TENANT, told, user};
 const EDGE: EdgeId = EdgeId::from_uuid(Uuid::from_u128(20));
 
 fn created(name: &str, country: &str, continent: &str, cells: u8) -> EdgeCommand {
-    EdgeCommand::Create(EdgeCreated {
-        name: name.into(),
-        country: country.into(),
-        continent: continent.into(),
-        cells,
-        labels: [].into(),
-        external_id: None,
-    })
+    EdgeCommand::Create(
+        EdgeCreated {
+            name: name.into(),
+            country: country.into(),
+            continent: continent.into(),
+            cells,
+            labels: [].into(),
+            external_id: None,
+        },
+        Vec::new(),
+    )
 }
 
 fn state() -> EdgeState {
@@ -32,6 +35,7 @@ fn state() -> EdgeState {
     EdgeState {
         name: "fra1".into(),
         settings,
+        addresses: Vec::new(),
         cells: 2,
         enabled: true,
         drained: false,
@@ -43,7 +47,7 @@ fn state() -> EdgeState {
 
 fn given(state: Option<EdgeState>) -> AdminView {
     let revision = Revision::new(if state.is_some() { 3 } else { 0 });
-    AdminView { revision, edge: EdgeView { edge: state, is_recorded: false }, ..AdminView::default() }
+    AdminView { revision, edge: EdgeView { edge: state, ..EdgeView::default() }, ..AdminView::default() }
 }
 
 fn there() -> AdminView {

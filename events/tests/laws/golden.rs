@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
-    Backup, CachePolicy, DomainRolledBack, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin,
-    PurgeRequested, PurgeScope, Scheme,
+    Backup, CachePolicy, DomainRolledBack, Health, HostnameBody, HostnameDeleted, HostnameReplaced,
+    HostnameWithdrawn, Origin, PurgeRequested, PurgeScope, Scheme,
 };
 use headwater_events::edge::*;
 use headwater_events::event::*;
-use headwater_events::ids::{ClusterId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -241,6 +241,12 @@ fn site_samples() -> Vec<Event> {
     ]
 }
 
+fn endpoints() -> Endpoints {
+    let addresses = vec!["1.1.1.1".parse().unwrap(), "2606:4700::1".parse().unwrap()];
+    let edges = [(EdgeId::from_uuid(id(9)), addresses)].into();
+    Endpoints { zone: name("edge.example.net"), ttl: 300, pools: [("shared".to_owned(), edges)].into() }
+}
+
 fn edge_samples() -> Vec<Event> {
     let settings = |external_id: Option<&str>| EdgeSettings {
         country: "DE".into(),
@@ -273,6 +279,17 @@ fn edge_samples() -> Vec<Event> {
         Event::EdgeIdentityCloned(IdentityCloned { serial: "0b".repeat(16), sign: CloneSign::Sources }),
         Event::EdgeDeleted(EdgeDeleted { name: "fra1".into() }),
         Event::PoolCreated(PoolCreated::shared()),
+        Event::AddressesChanged(AddressesChanged {
+            before: vec!["1.1.1.1".parse().unwrap()],
+            after: vec!["1.1.1.1".parse().unwrap(), "2606:4700::1".parse().unwrap()],
+        }),
+        Event::EndpointsChanged(Box::new(EndpointsChanged {
+            before: None,
+            after: endpoints(),
+            generation: 3,
+            why: vec!["fra1 is ready".into()],
+        })),
+        Event::HostnameWithdrawn(HostnameWithdrawn { name: OwnerName::from_canonical("www").unwrap() }),
     ]
 }
 

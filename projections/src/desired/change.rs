@@ -4,6 +4,7 @@
 use super::edges;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
+use headwater_events::edge::Endpoints;
 use headwater_events::event::{DeploymentFact, Event, PauseScope};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId};
 use headwater_events::time::Timestamp;
@@ -190,10 +191,16 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
                 changes.others.push(json!({"do": "deploy", "id": id, "revision": e.revision, "at": e.at}));
             }
         }
-        Event::DomainUpdated(change) => changes.others.push(json!({
-            "do": "domain_settings", "id": id, "labels": change.after.labels,
-            "external_id": change.after.external_id, "serial_base": change.after.serial_base,
-        })),
+        Event::DomainUpdated(change) => {
+            changes.others.push(json!({
+                "do": "domain_settings", "id": id, "labels": change.after.labels,
+                "external_id": change.after.external_id, "serial_base": change.after.serial_base,
+            }));
+            // A floor of the serial was reckoned with the newest generation.
+            if change.before.serial_base != change.after.serial_base {
+                changes.others.push(json!({"do": "regenerate", "id": id}));
+            }
+        }
         Event::DomainDeleted(deleted) => {
             changes.others.push(json!({
                 "do": "domain_deleted", "id": id, "name": name, "tenant": e.tenant,
@@ -208,7 +215,10 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
             if restored.status.is_served() {
                 changes.others.push(json!({"do": "deploy", "id": id, "revision": e.revision, "at": e.at}));
             }
-            changes.others.push(json!({"do": "site_touch", "id": id, "revision": e.revision}));
+            changes.others.push(json!({
+                "do": "site_touch", "id": id, "revision": e.revision, "restored": true, "at": e.at,
+            }));
+            changes.others.push(json!({"do": "regenerate", "id": id}));
         }
         Event::RrsetReplaced(put) => {
             rrsets = i64::from(put.before.is_none());
@@ -239,8 +249,11 @@ fn site_change(e: &Folded<'_>, id: DomainId, event: &Event) -> Option<Value> {
     Some(match event {
         Event::HostnameReplaced(put) => json!({
             "do": "hostname_put", "id": id, "key": put.name.key(), "owner": put.name, "body": put.after,
-            "revision": e.revision,
+            "revision": e.revision, "at": e.at,
         }),
+        Event::HostnameWithdrawn(withdrawn) => {
+            json!({"do": "hostname_withdrawn", "id": id, "key": withdrawn.name.key(), "revision": e.revision})
+        }
         Event::HostnameDeleted(deleted) => {
             json!({"do": "hostname_delete", "id": id, "key": deleted.name.key(), "revision": e.revision})
         }
@@ -258,11 +271,11 @@ fn site_change(e: &Folded<'_>, id: DomainId, event: &Event) -> Option<Value> {
 fn fold_cluster(changes: &mut Changes, e: &Folded<'_>, domain: Option<DomainId>) {
     let cluster = e.stream.id;
     match e.event {
-        Event::ClusterCreated(created) => changes.others.push(json!({
+        Event::ClusterCreated(created) => changes.others.extend([json!({
             "do": "cluster_put", "id": cluster, "name": created.name, "database_url_file": created.database_url_file,
             "dns": created.dns, "front": created.front, "nameservers": created.nameservers,
             "enabled": created.enabled, "revision": e.revision, "at": e.at,
-        })),
+        }), json!({"do": "cluster_generations", "id": cluster})]),
         Event::ClusterUpdated(change) => changes.others.push(json!({
             "do": "cluster_update", "id": cluster, "database_url_file": change.after.database_url_file,
             "dns": change.after.dns, "front": change.after.front, "nameservers": change.after.nameservers,
@@ -323,6 +336,14 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
         Event::DnsIdentityChanged(change) => {
             json!({
                 "do": "identity", "identity": change.after, "generation": change.generation, "revision": e.revision,
+            })
+        }
+        Event::EndpointsChanged(change) => {
+            let (before, after) = (change.before.as_ref(), &change.after);
+            let led = |endpoints: &Endpoints| (endpoints.zone.clone(), endpoints.ttl);
+            json!({
+                "do": "endpoints", "endpoints": after, "generation": change.generation, "revision": e.revision,
+                "before": before.map(|before| &before.zone), "all": before.map(led) != Some(led(after)),
             })
         }
         Event::DeploymentsPaused(pause) => {

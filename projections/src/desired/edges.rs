@@ -40,6 +40,9 @@ pub(super) fn change(e: &Folded<'_>) -> Option<Value> {
             "replicas_per_edge": pool.replicas_per_edge, "domains_per_cell": pool.domains_per_cell,
             "minimum_ready_cells": pool.minimum_ready_cells, "revision": revision, "at": e.at,
         }),
+        Event::AddressesChanged(changed) => {
+            json!({"do": "edge_addresses", "id": id, "addresses": changed.after})
+        }
         _ => return None,
     })
 }

@@ -24,6 +24,7 @@ pub fn affects_edges(event: &Event) -> bool {
         event,
         Event::HostnameReplaced(_)
             | Event::HostnameDeleted(_)
+            | Event::HostnameWithdrawn(_)
             | Event::CacheChanged(_)
             | Event::PurgeRequested(_)
             | Event::DomainDeleted(_)

@@ -5,12 +5,14 @@
 //! load and write are in [`sql`].
 
 mod checksum;
+mod derived;
 mod plan;
 mod render;
 mod row;
 pub mod sql;
 
 pub use checksum::SetHash;
+pub use derived::{POOL, PROXIED, SHARED_POOL, derived_at, expand, mark};
 pub use plan::{Difference, Plan, plan};
 pub use render::{
     Owner, Owners, RenderFault, RrsetData, Zone, ZoneRenderer, affected, powerdns_name, render,

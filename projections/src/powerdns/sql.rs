@@ -2,27 +2,47 @@
 //! database of a PowerDNS; a test prepares each against its schema.
 
 /// The platform's identity and generation, and the log. Read in the snapshot that everything else is read in.
-pub const PLATFORM: &str = "select p.identity, p.generation, m.log_id from desired.platform p, log_meta m";
+pub const PLATFORM: &str = "select p.identity, p.generation, m.log_id, p.endpoints, p.zone_generation \
+     from desired.platform p, log_meta m";
 
 /// $1 domains, $2 the revisions they are at, $3 the revisions they go to, $4 events per domain at most: changes of
-/// RRsets in between.
+/// RRsets and of proxied names in between.
 pub const TOUCHED: &str = "select n.id, e.type, e.schema, e.data, e.revision \
      from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as n(id, after, up_to) \
      cross join lateral (select e.type, e.schema, e.data, e.revision, e.seq from events e \
       where e.stream_id = n.id and e.revision > n.after and e.revision <= n.up_to \
-        and e.type in ('rrset.replaced', 'rrset.deleted', 'domain.updated') \
+        and e.type in ('rrset.replaced', 'rrset.deleted', 'domain.updated', 'hostname.replaced', 'hostname.deleted') \
       order by e.revision, e.seq limit $4) e";
 
-/// $1 domains, $2 owner keys, pairwise: their RRsets.
+/// $1 domains, $2 owner keys, pairwise: their RRsets, and marks of what the platform answers for.
 pub const OWNERS: &str = "select r.domain_id, r.owner_key, r.type, r.ttl, r.records \
      from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
-     join desired.rrsets r on r.domain_id = n.domain_id and r.owner_key = n.owner_key";
+     join desired.rrsets r on r.domain_id = n.domain_id and r.owner_key = n.owner_key \
+     union all select h.domain_id, h.owner_key, 0, 0, '{}' \
+     from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
+     join desired.hostnames h on h.domain_id = n.domain_id and h.owner_key = n.owner_key and h.leaving is null \
+     where exists (select from desired.platform p where p.endpoints is not null) \
+     union all select n.domain_id, n.owner_key, 65535, 0, '{}' \
+     from desired.platform p join desired.domains d on d.name = p.endpoints->>'zone' and d.current \
+     join unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) on n.domain_id = d.id \
+     where p.endpoints->'pools'->n.owner_key <> '{}'";
+
+/// $1 domain: the marks of what the platform answers for.
+pub const MARKS: &str = "select h.owner_key, 0 from desired.hostnames h \
+     where h.domain_id = $1 and h.leaving is null \
+       and exists (select from desired.platform p where p.endpoints is not null) \
+     union all select o.pool, 65535 from desired.platform p \
+     join desired.domains d on d.name = p.endpoints->>'zone' and d.current \
+     cross join lateral jsonb_object_keys(p.endpoints->'pools') o(pool) where d.id = $1 order by 1";
 
 /// $1 domains, $2 owner keys, pairwise: those that have names below them.
 pub const WITH_NAMES_BELOW: &str = "select n.domain_id, n.owner_key \
      from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
      where exists (select from desired.rrsets r where r.domain_id = n.domain_id \
-       and r.owner_key > n.owner_key || ' ' and r.owner_key < n.owner_key || '!')";
+       and r.owner_key > n.owner_key || ' ' and r.owner_key < n.owner_key || '!') \
+     or exists (select from desired.hostnames h, desired.platform p where h.domain_id = n.domain_id \
+       and h.owner_key > n.owner_key || ' ' and h.owner_key < n.owner_key || '!' \
+       and h.leaving is null and p.endpoints is not null)";
 
 /// $1 domain, $2 key of a cut, $3 the last key had, $4 how many: the next keys below the cut.
 pub const KEYS_BELOW: &str = "select distinct r.owner_key from desired.rrsets r \
@@ -148,7 +168,7 @@ pub const RIGHTS: &str = "select bool_and(has_table_privilege(t, 'select, insert
 
 /// Statements on the control database.
 pub const ALL_CONTROL: &[&str] =
-    &[PLATFORM, TOUCHED, OWNERS, WITH_NAMES_BELOW, KEYS_BELOW, ZONE_PAGE, CHAIN, HOSTED_BELOW];
+    &[PLATFORM, TOUCHED, OWNERS, MARKS, WITH_NAMES_BELOW, KEYS_BELOW, ZONE_PAGE, CHAIN, HOSTED_BELOW];
 
 /// Statements on the database of a PowerDNS.
 pub const ALL_TARGET: &[&str] = &[

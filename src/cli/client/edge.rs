@@ -48,6 +48,7 @@ pub enum EdgeCommand {
     #[command(after_help = "Examples:
   headwater edge create fra1 --country DE --continent EU --cells 4
   headwater edge create fra1 --country DE --continent EU --output fra1.token
+  headwater edge create fra1 --country DE --continent EU --address 1.1.1.1 --address 2606:4700::1
 
 The token in the line is good for an hour and for one host.")]
     Create(CreateArgs),
@@ -100,6 +101,9 @@ pub struct CreateArgs {
     /// How many cells it has; it never changes [default: 8]
     #[arg(long, value_name = "N")]
     cells: Option<u8>,
+    /// A public address of it, which DNS gives out while it is ready; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<std::net::IpAddr>,
     /// A label, as key=value; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<String>,
@@ -130,6 +134,9 @@ pub struct RotateArgs {
 pub struct Named {
     /// Its id or name
     edge: String,
+    /// Allows what a guard refuses (last_endpoint); may be repeated
+    #[arg(long, value_name = "GUARD", help_heading = "Change")]
+    allow: Vec<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -142,6 +149,9 @@ pub struct CellArgs {
     /// One of its cells alone, from 0
     #[arg(long, value_name = "N")]
     cell: Option<u8>,
+    /// Allows what a guard refuses (last_endpoint); may be repeated
+    #[arg(long, value_name = "GUARD", help_heading = "Change")]
+    allow: Vec<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -187,6 +197,9 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     let mut body = json!({
         "name": args.name, "country": args.country, "continent": args.continent, "labels": labels(&args.label)?,
     });
+    if !args.address.is_empty() {
+        body["addresses"] = json!(args.address);
+    }
     if let Some(cells) = args.cells {
         body["cells"] = json!(cells);
     }
@@ -245,7 +258,7 @@ fn new_file(file: &Path) -> Result<std::fs::File> {
 
 async fn switch(console: &Console, named: Named, verb: &str) -> Result<()> {
     let id = id_of(console, &named.edge).await?;
-    let call = Call::post(&["edges", &id, verb])?;
+    let call = Call::post(&["edges", &id, verb])?.each("allow", &named.allow);
     carry_out(console, call, &Change::from(named.common), Say::Outcome(&named.edge)).await
 }
 
@@ -258,5 +271,6 @@ async fn drain(console: &Console, args: CellArgs, verb: &str) -> Result<()> {
             (Call::post(&["cells", &cell, verb])?, format!("cell {number} of {}", args.edge))
         }
     };
+    let call = call.each("allow", &args.allow);
     carry_out(console, call, &Change::from(args.common), Say::Outcome(&shown)).await
 }

@@ -156,7 +156,7 @@ impl Domain {
     /// Shows a domain of this platform.
     pub fn new(stored: &StoredDomain, platform: &Platform) -> Self {
         let status = if stored.removed { "removed" } else { stored.state.status.name() };
-        Self { status, ..Self::of_state(&stored.state, platform) }
+        Self { status, serial: stored.serial(platform), ..Self::of_state(&stored.state, platform) }
     }
 
     /// Shows what a mutation left.

@@ -1,17 +1,21 @@
 //! Bodies of edges, cells and pools.
 
+use headwater_events::domain::destination::{Destinations, Special, special};
 use headwater_events::edge::{CELLS_DEFAULT_COUNT, EdgeCreated, EdgePatch};
 use headwater_events::event::Labels;
 use headwater_events::ids::EdgeId;
+use headwater_events::reject::Fault;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use std::net::IpAddr;
 use std::str::FromStr;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{labels, labels_patch};
 use crate::http::body::{Fields, FromBody};
+use crate::placement::{CellFacts, EdgeFacts, Facts, readiness};
 use crate::query::edges::{Refusal, StoredCell, StoredEdge, StoredIdentity, StoredPool};
 
 /// An edge to make known.
@@ -28,22 +32,80 @@ pub struct NewEdge {
     continent: String,
     /// How many cells it has (8); it never changes.
     cells: Option<u8>,
+    /// Its public addresses: DNS sends visitors there while it is ready.
+    addresses: Option<Vec<String>>,
     /// Labels.
     labels: Option<Labels>,
     /// The operator's own number for it.
     external_id: Option<String>,
 }
 
-impl FromBody for EdgeCreated {
-    fn read(fields: &mut Fields) -> Option<Self> {
-        let (name, country) = (fields.required_text("name"), fields.required_text("country"));
-        let continent = fields.required_text("continent");
-        // What is out of range is told by the decision, with its range.
-        let cells = fields.integer("cells").map(|cells| u8::try_from(cells).unwrap_or(0));
-        let (labels, external_id) = (labels(fields), fields.text("external_id"));
-        let cells = cells.unwrap_or(CELLS_DEFAULT_COUNT);
-        Some(Self { name: name?, country: country?, continent: continent?, cells, labels, external_id })
+/// What is made known of an edge, and its public addresses.
+#[derive(Debug)]
+pub struct SentEdge {
+    /// The fact.
+    pub created: EdgeCreated,
+    /// The addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Public addresses, as they were sent; one that is none is a fault.
+fn addresses(fields: &mut Fields) -> Option<Vec<IpAddr>> {
+    let list = match fields.take_nullable("addresses")? {
+        Value::Null => return Some(Vec::new()),
+        Value::Array(list) => list,
+        _ => {
+            fields.fault("addresses", "invalid_type", "addresses must be a list");
+            return None;
+        }
+    };
+    let mut read = Vec::with_capacity(list.len());
+    for (index, one) in list.iter().enumerate() {
+        match one.as_str().and_then(|text| text.parse().ok()) {
+            Some(address) => read.push(address),
+            None => fields.fault(
+                &format!("addresses/{index}"),
+                "invalid_address",
+                "an IPv4 or IPv6 address".to_owned(),
+            ),
+        }
     }
+    Some(read)
+}
+
+/// What visitors everywhere could not reach: the registries' special addresses. Of those, private ones count as public
+/// where the administrators name them, and where origins on loopback are allowed too, loopback does.
+pub fn unreachable(addresses: &[IpAddr], destinations: &Destinations) -> Vec<Fault> {
+    let judge = |address: &IpAddr| match special(*address) {
+        None => None,
+        Some(Special::Loopback | Special::Private) if destinations.unsafe_allow_loopback => None,
+        Some(Special::Private) if destinations.allow_private.iter().any(|net| net.holds(*address)) => None,
+        Some(found) => Some(found),
+    };
+    let fault = |(index, address): (usize, &IpAddr)| {
+        let found = judge(address)?;
+        let detail = format!("{address} is {}: visitors cannot reach it", found.meaning());
+        Some(Fault::at(format!("/addresses/{index}"), "not_public", detail))
+    };
+    addresses.iter().enumerate().filter_map(fault).collect()
+}
+
+impl FromBody for SentEdge {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let addresses = addresses(fields).unwrap_or_default();
+        let created = read_edge(fields)?;
+        Some(Self { created, addresses })
+    }
+}
+
+fn read_edge(fields: &mut Fields) -> Option<EdgeCreated> {
+    let (name, country) = (fields.required_text("name"), fields.required_text("country"));
+    let continent = fields.required_text("continent");
+    // What is out of range is told by the decision, with its range.
+    let cells = fields.integer("cells").map(|cells| u8::try_from(cells).unwrap_or(0));
+    let (labels, external_id) = (labels(fields), fields.text("external_id"));
+    let cells = cells.unwrap_or(CELLS_DEFAULT_COUNT);
+    Some(EdgeCreated { name: name?, country: country?, continent: continent?, cells, labels, external_id })
 }
 
 /// What changes of an edge; what is left out stays.
@@ -54,6 +116,8 @@ pub struct PatchedEdge {
     country: Option<String>,
     /// Where it is: AF, AN, AS, EU, NA, OC or SA.
     continent: Option<String>,
+    /// Its public addresses, all of them.
+    addresses: Option<Vec<String>>,
     /// Labels to set; null removes one, or all.
     labels: Option<std::collections::BTreeMap<String, Option<String>>>,
     /// The operator's own number for it; null removes it.
@@ -73,7 +137,8 @@ impl FromBody for EdgePatch {
                 None
             }
         };
-        Some(Self { country, continent, labels, external_id })
+        let addresses = addresses(fields);
+        Some(Self { country, continent, labels, external_id, addresses })
     }
 }
 
@@ -101,6 +166,8 @@ pub struct Edge {
     continent: String,
     /// How many cells it has.
     cells: i16,
+    /// Its public addresses.
+    addresses: Vec<String>,
     /// Labels.
     labels: Labels,
     /// The operator's own number for it.
@@ -141,6 +208,7 @@ impl From<StoredEdge> for Edge {
             country: stored.country,
             continent: stored.continent,
             cells: stored.cells,
+            addresses: stored.addresses,
             labels: stored.labels,
             external_id: stored.external_id,
             state: if stored.enabled { "enabled" } else { "disabled" },
@@ -167,6 +235,12 @@ pub struct EdgeDetail {
     pub edge: Edge,
     /// How many changes it has still to take in.
     pub lag: i64,
+    /// Whether visitors may be sent to it.
+    pub ready: bool,
+    /// Why not.
+    pub not_ready: Option<String>,
+    /// Whether DNS sends visitors to it.
+    pub published: bool,
     /// Its cells, one by one.
     pub cell_states: Vec<Cell>,
     /// What it refused last and still refuses.
@@ -212,8 +286,11 @@ pub struct Cell {
     number: i16,
     /// Whether domains were taken off it.
     drained: bool,
-    /// Its edge was heard of lately, and both its listeners answer.
+    /// Its edge is enabled and was heard of lately, it is not drained, both its listeners answer, and it lacks no change
+    /// that is older than a minute.
     ready: bool,
+    /// Why not.
+    not_ready: Option<String>,
     /// The newest change there is.
     desired: i64,
     /// The last change that every worker of it serves.
@@ -225,20 +302,22 @@ pub struct Cell {
     report: Option<Value>,
 }
 
-impl From<StoredCell> for Cell {
-    fn from(stored: StoredCell) -> Self {
-        let says = |key: &str| {
-            stored
-                .report
-                .as_ref()
-                .and_then(|report| report.get(key))
-                .and_then(Value::as_bool)
-                .unwrap_or(false)
+impl Cell {
+    /// A cell, with what placement makes of it.
+    pub fn new(stored: StoredCell, facts: &Facts) -> Self {
+        let edge = facts.edges.iter().find(|edge| edge.id == stored.edge);
+        let known =
+            edge.and_then(|edge| edge.cells.iter().find(|cell| i16::from(cell.cell) == stored.number));
+        let not_ready = match known.map(CellFacts::readiness) {
+            _ if !stored.in_service => Some("its edge is disabled, or was not heard of lately".to_owned()),
+            None => Some("nothing is known of it".to_owned()),
+            Some(readiness) => readiness.err().map(|not| not.why),
         };
         Self {
             id: format!("{}-{}", stored.edge, stored.number),
             edge: stored.edge.as_uuid(),
-            ready: stored.in_service && says("http_ready") && says("https_ready"),
+            ready: not_ready.is_none(),
+            not_ready,
             edge_name: stored.edge_name,
             number: stored.number,
             drained: stored.drained,
@@ -271,6 +350,12 @@ pub struct Pool {
     cells: i64,
     /// How many edges they are on.
     edges: i64,
+    /// Whether visitors may be sent to any edge of it.
+    ready: bool,
+    /// The edges that visitors may not be sent to, and why.
+    not_ready: Vec<Waiting>,
+    /// The addresses that DNS answers with.
+    published: Vec<String>,
     /// Its revision.
     revision: i64,
     /// When it was made.
@@ -278,9 +363,33 @@ pub struct Pool {
     created_at: Timestamp,
 }
 
-impl From<StoredPool> for Pool {
-    fn from(stored: StoredPool) -> Self {
+/// An edge that visitors may not be sent to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Waiting {
+    /// The edge.
+    edge: Uuid,
+    /// Its name.
+    name: String,
+    /// Why not.
+    why: String,
+    /// Whether DNS sends visitors to it nevertheless, since no edge is ready.
+    published: bool,
+}
+
+impl Pool {
+    /// A pool, with what placement makes of its edges.
+    pub fn new(stored: StoredPool, facts: &Facts) -> Self {
+        let minimum = usize::try_from(stored.minimum_ready_cells).unwrap_or(1);
+        let not = |edge: &EdgeFacts| {
+            let why = readiness(edge, minimum).err()?.why;
+            let published = facts.publishes(edge.id);
+            Some(Waiting { edge: edge.id.as_uuid(), name: edge.name.clone(), why, published })
+        };
+        let not_ready: Vec<Waiting> = facts.edges.iter().filter_map(not).collect();
         Self {
+            ready: not_ready.len() < facts.edges.len(),
+            not_ready,
+            published: facts.addresses(&stored.name),
             id: stored.id.as_uuid(),
             name: stored.name,
             kind: stored.kind,

@@ -7,7 +7,7 @@ use headwater_events::domain::{BATCH_MAX_CHANGES, RrsetChange};
 use headwater_events::reject::Fault;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::{Actor, dns_faults};
@@ -383,7 +383,8 @@ pub struct Rrset {
 impl Rrset {
     /// As it stands in an export, which says nothing of who changed it.
     pub fn of_zone(shown: ShownRrset, derived: bool) -> Self {
-        Self { derived, ..shown.into() }
+        let managed_by = if derived { json!("platform") } else { Value::Null };
+        Self { derived, managed_by, ..shown.into() }
     }
 }
 
@@ -396,7 +397,7 @@ impl From<ShownRrset> for Rrset {
             ttl: shown.body.ttl.seconds(),
             records: shown.body.records,
             comment: shown.body.comment,
-            managed_by: Value::Null,
+            managed_by: if changed.is_none() { json!("platform") } else { Value::Null },
             derived: changed.is_none(),
             changed,
         }

@@ -61,6 +61,8 @@ pub struct StoredEdge {
     pub continent: String,
     /// How many cells it has.
     pub cells: i16,
+    /// Its public addresses.
+    pub addresses: Vec<String>,
     /// Labels.
     pub labels: Labels,
     /// The operator's own number for it.
@@ -139,6 +141,7 @@ fn stored(row: &PgRow) -> Result<StoredEdge, sqlx::Error> {
         awaits_registration: row.try_get(20)?,
         acked: row.try_get(21)?,
         desired: row.try_get(22)?,
+        addresses: row.try_get(23)?,
     })
 }
 

@@ -8,7 +8,7 @@ pub(super) const EDGES: &str = "select e.id, e.name, e.country, e.continent, e.c
      coalesce(t.expires_at > now() and t.void_at is null and e.identity_serial is null, false), \
      (select case when count(a.*) = count(*) then min(case when a.epoch = m.edge_epoch then a.sequence else 0 end) end \
          from desired.cells c left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.number \
-         where c.edge_id = e.id and not c.drained), n.newest \
+         where c.edge_id = e.id and not c.drained), n.newest, e.addresses \
      from desired.edges e cross join log_meta m cross join (select coalesce(max(sequence), 0) as newest from edge.domains) n \
      left join edge.heartbeats h on h.edge_id = e.id left join edge_tokens t on t.edge_id = e.id \
      where ($1::uuid is null or e.id = $1) and ($2::uuid is null or e.id > $2) \

@@ -35,6 +35,10 @@ const LIMITS: Limits = Limits {
     hold: Duration::from_secs(30 * 86_400),
 };
 
+/// Whoever does not place knows the platform's zone too, and makes nothing of it.
+const CONFIG: &str = "[deploy]\ndrift_check_seconds = 1\n[sites]\nunsafe_allow_loopback_origins = true\n\
+    platform_zone = 'edge.example.net'\nanswer_ttl = 5\ndrain_seconds = 2\n";
+
 /// What a process does beside committing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Does {
@@ -42,6 +46,8 @@ pub enum Does {
     Deploy,
     /// It ends operations, and leaves deployment to others.
     Operations,
+    /// It deploys, follows the log and sends visitors to edges.
+    Place,
 }
 
 /// A process of the control plane.
@@ -58,7 +64,7 @@ impl Process {
             PgPoolOptions::new().max_connections(12).connect_with(pool::options(url).unwrap()).await.unwrap();
         let clock = Arc::new(SystemClock);
         let (commit, committer) = Committer::start(url, pool.clone(), LIMITS, clock.clone(), &stop).unwrap();
-        let config = Config::parse("[deploy]\ndrift_check_seconds = 1\n", None, []).ok().unwrap();
+        let config = Config::parse(CONFIG, None, []).ok().unwrap();
         let log = LogReader::new(pool.clone());
         let app = App::new(Parts {
             config,
@@ -69,6 +75,7 @@ impl Process {
             stop,
             hub: Hub::default(),
             progress: Progress::default(),
+            acked: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
         });
         // What other processes append is noticed, too.
@@ -76,6 +83,16 @@ impl Process {
         let task = match does {
             Does::Deploy => tokio::spawn(headwater::deploy::run(app.clone())),
             Does::Operations => tokio::spawn(headwater::operation::run(app.clone())),
+            Does::Place => {
+                let (one, other, third) = (app.clone(), app.clone(), app.clone());
+                tokio::spawn(async {
+                    tokio::join!(
+                        headwater::deploy::run(one),
+                        headwater::operation::run(other),
+                        headwater::placement::run(third)
+                    );
+                })
+            }
         };
         Self { app, task, committer }
     }
@@ -171,11 +188,15 @@ impl std::ops::Deref for Lab {
 
 impl Lab {
     pub async fn start(clusters: usize) -> Self {
+        Self::doing(clusters, Does::Deploy).await
+    }
+
+    pub async fn doing(clusters: usize, does: Does) -> Self {
         let (db, stack) = tokio::join!(TestDb::new(), DnsStack::start(clusters));
         let pool = db.pool().await;
         headwater::store::pool::migrate(&pool).await.unwrap();
         pool.close().await;
-        let process = Process::start(db.url(), Does::Deploy).await;
+        let process = Process::start(db.url(), does).await;
         let tenant = TenantId::from_uuid(Uuid::now_v7());
         process.admin(AdminCommand::InitializePlatform { tenant }).await;
         let labels = std::collections::BTreeMap::default();

@@ -119,6 +119,7 @@ impl TestApi {
             clock,
             hub: Default::default(),
             progress: Default::default(),
+            acked: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
             stop: stop.clone(),
         });

@@ -302,6 +302,7 @@ pub fn app(
         commit,
         hub,
         progress: Default::default(),
+        acked: Default::default(),
         signer: headwater::edge::signing::PlatformSigner::default(),
         clock,
         stop: stop.clone(),

@@ -103,6 +103,11 @@ impl Host {
         }
     }
 
+    /// Where visitors of a cell come in.
+    pub fn door(&self, cell: usize) -> SocketAddr {
+        self.cells[cell][0].port().address()
+    }
+
     /// What a cell answers to a visitor; status 0: nothing.
     pub async fn get(&self, cell: usize, host: &str, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.cells[cell][0].port().address());

@@ -1,6 +1,7 @@
 //! The whole way of a visitor's request: the real control plane, a real DNS cluster, the real agent, real nginx, an
 //! origin. What each side promises the other is only proven here.
 
+mod drain;
 mod host;
 
 use nix::sys::signal::Signal;
