@@ -16,6 +16,7 @@ pub mod history;
 pub mod operation;
 pub mod rebuild;
 
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod demo;

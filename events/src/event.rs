@@ -3,7 +3,9 @@
 //! golden file. No event holds a secret, a mail address or a client's address.
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
-use crate::domain::{CachePolicy, HostnameDeleted, HostnameReplaced, PurgeRequested};
+use crate::domain::{
+    CachePolicy, CertificateDeleted, CertificateReplaced, HostnameDeleted, HostnameReplaced, PurgeRequested,
+};
 use crate::edge::{
     CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, IdentityCloned, IdentityIssued, IdentityRevoked,
     PoolCreated,
@@ -410,6 +412,11 @@ events! {
     CacheChanged(Change<CachePolicy>) = "cache.changed" @ 1 in Domain,
     "What edges keep of the domain must not be given any more: `after` is the epoch of the cache from now on."
     PurgeRequested(PurgeRequested) = "purge.requested" @ 1 in Domain,
+    // What proves the names of a domain.
+    "The domain has another certificate from now on; `before` is null when it had none. The private key stands nowhere in the log."
+    CertificateReplaced(Box<CertificateReplaced>) = "certificate.replaced" @ 1 in Domain,
+    "The domain has no certificate any more."
+    CertificateDeleted(Box<CertificateDeleted>) = "certificate.deleted" @ 1 in Domain,
     // Edges and pools.
     "An edge host was made known, with its cells. It enrols with a token that is kept elsewhere, as a digest."
     EdgeCreated(EdgeCreated) = "edge.created" @ 1 in Edge,

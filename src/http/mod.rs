@@ -26,6 +26,7 @@ mod revisions;
 mod rrsets;
 mod status;
 mod tenants;
+mod tls;
 mod tokens;
 mod users;
 mod zone;

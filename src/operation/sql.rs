@@ -56,7 +56,7 @@ macro_rules! edges {
                        order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c)) \
          from (select max(e.position) as position from events e \
                where e.stream_id = o.domain_id and e.revision = o.revision) p \
-         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge'))"
+         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge', 'domain.certificate'))"
     };
 }
 

@@ -2,6 +2,7 @@
 //! holds no text that could still be wrong by itself.
 
 use super::cache::CachePatch;
+use super::certificate::NewCertificate;
 use super::hostname::{HostnameBody, answers_for_proxy, origin_owners};
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
 use crate::ids::{DomainId, PurgeId, Revision, TenantId};
@@ -136,6 +137,10 @@ pub enum DomainCommand {
         /// The id that the purge gets.
         id: PurgeId,
     },
+    /// Bring a certificate (`PUT` on it).
+    PutCertificate(Box<NewCertificate>),
+    /// Take the certificate away (`DELETE` on it).
+    DeleteCertificate,
 }
 
 /// Which proxied names, and whether the rest of a site, a decision must see.
@@ -149,6 +154,10 @@ pub struct SiteNeeds {
     pub fetched_from: Option<String>,
     /// The cache's policy and its epoch.
     pub cache: bool,
+    /// The certificate.
+    pub certificate: bool,
+    /// Every proxied name.
+    pub every: bool,
     /// Whether the command is about the site itself, so that it must be read even where no name is proxied.
     pub own: bool,
 }
@@ -162,6 +171,7 @@ impl DomainCommand {
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
             Self::DeleteHostname { .. } | Self::PatchCache(_) | Self::Purge { .. } => Vec::new(),
+            Self::PutCertificate(_) | Self::DeleteCertificate => Vec::new(),
         }
     }
 
@@ -191,13 +201,15 @@ impl DomainCommand {
                 needs.at = origin_owners(body, zone);
                 needs.at.insert(owner.key());
                 needs.fetched_from = Some(owner.absolute(zone));
-                needs.own = true;
+                (needs.certificate, needs.own) = (true, true);
             }
             Self::DeleteHostname { owner } => {
                 needs.at.insert(owner.key());
                 needs.own = true;
             }
             Self::PatchCache(_) | Self::Purge { .. } => (needs.cache, needs.own) = (true, true),
+            Self::PutCertificate(_) => (needs.certificate, needs.every, needs.own) = (true, true, true),
+            Self::DeleteCertificate => (needs.certificate, needs.own) = (true, true),
         }
         needs
     }

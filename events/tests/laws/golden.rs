@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
-    Backup, CachePolicy, Health, HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested,
-    PurgeScope, Scheme,
+    Backup, CachePolicy, CertificateBody, CertificateDeleted, CertificateReplaced, CertificateSource, Health,
+    HostnameBody, HostnameDeleted, HostnameReplaced, Origin, PurgeRequested, PurgeScope, Scheme,
 };
 use headwater_events::edge::*;
 use headwater_events::event::*;
-use headwater_events::ids::{ClusterId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{
+    CertificateId, ClusterId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
+};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -240,6 +242,32 @@ fn site_samples() -> Vec<Event> {
     ]
 }
 
+fn certificate(version: u32, fingerprint: &str) -> CertificateBody {
+    CertificateBody {
+        id: CertificateId::from_uuid(id(7)),
+        version,
+        source: CertificateSource::Custom,
+        names: vec!["*.example.com".into(), "example.com".into()],
+        issuer: "C=XX, O=Example Trust, CN=Example Intermediate".into(),
+        serial: "0b".repeat(16),
+        fingerprint: fingerprint.repeat(32),
+        key: "p-256".into(),
+        not_before: AT,
+        not_after: AT,
+        chain: "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n".into(),
+    }
+}
+
+fn certificate_samples() -> Vec<Event> {
+    vec![
+        Event::CertificateReplaced(Box::new(CertificateReplaced {
+            before: Some(certificate(1, "ab")),
+            after: certificate(2, "cd"),
+        })),
+        Event::CertificateDeleted(Box::new(CertificateDeleted { before: certificate(2, "cd") })),
+    ]
+}
+
 fn edge_samples() -> Vec<Event> {
     let settings = |external_id: Option<&str>| EdgeSettings {
         country: "DE".into(),
@@ -281,8 +309,15 @@ fn golden() -> PathBuf {
 
 #[test]
 fn every_event_that_was_ever_written_is_read_and_written_the_same() {
-    let samples =
-        [domain_samples(), account_samples(), target_samples(), site_samples(), edge_samples()].concat();
+    let samples = [
+        domain_samples(),
+        account_samples(),
+        target_samples(),
+        site_samples(),
+        certificate_samples(),
+        edge_samples(),
+    ]
+    .concat();
     let sampled: BTreeSet<_> = samples.iter().map(|event| (event.type_name(), event.schema())).collect();
     assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "one sample of each type");
     for event in &samples {

@@ -152,7 +152,7 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
 }
 
 /// Kinds of operations that are carried out on edges as well as on DNS clusters.
-pub const EDGE_KINDS: [&str; 3] = ["domain.hostname", "domain.cache", "domain.purge"];
+pub const EDGE_KINDS: [&str; 4] = ["domain.hostname", "domain.cache", "domain.purge", "domain.certificate"];
 
 fn operation_kind(event: &Event) -> &'static str {
     match event {
@@ -165,6 +165,7 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::HostnameReplaced(_) | Event::HostnameDeleted(_) => "domain.hostname",
         Event::CacheChanged(_) => "domain.cache",
         Event::PurgeRequested(_) => "domain.purge",
+        Event::CertificateReplaced(_) | Event::CertificateDeleted(_) => "domain.certificate",
         _ => "domain.rrsets",
     }
 }
@@ -247,6 +248,13 @@ fn site_change(e: &Folded<'_>, id: DomainId, event: &Event) -> Option<Value> {
             "do": "purge_put", "id": id, "purge": purge.purge, "scope": purge.scope, "epoch": purge.after,
             "operation": e.operation, "revision": e.revision, "at": e.at,
         }),
+        Event::CertificateReplaced(put) => json!({
+            "do": "certificate_put", "id": id, "certificate": put.after.id, "version": put.after.version,
+            "body": put.after, "revision": e.revision,
+        }),
+        Event::CertificateDeleted(_) => {
+            json!({"do": "certificate_delete", "id": id, "revision": e.revision})
+        }
         _ => return None,
     })
 }

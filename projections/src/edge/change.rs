@@ -26,6 +26,8 @@ pub fn affects_edges(event: &Event) -> bool {
             | Event::HostnameDeleted(_)
             | Event::CacheChanged(_)
             | Event::PurgeRequested(_)
+            | Event::CertificateReplaced(_)
+            | Event::CertificateDeleted(_)
             | Event::DomainDeleted(_)
             | Event::DomainRestored(_)
     )
@@ -119,6 +121,7 @@ mod tests {
             hostnames,
             cache: CachePolicy::default(),
             epoch: 0,
+            certificate: None,
         };
         Known { site, served, told }
     }
