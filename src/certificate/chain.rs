@@ -216,6 +216,12 @@ fn link(
     if !issuer.is_ca() || !may_sign {
         faults.push(Fault::at(CHAIN, "not_an_issuer", format!("{what} may not sign certificates")));
     }
+    let constraints = issuer.basic_constraints().ok().flatten();
+    let most = constraints.and_then(|constraints| constraints.value.path_len_constraint);
+    if most.is_some_and(|most| usize::try_from(most).is_ok_and(|most| number - 1 > most)) {
+        let detail = format!("{what} may not have so many issuers below it");
+        faults.push(Fault::at(CHAIN, "broken_chain", detail));
+    }
     in_time(issuer, CHAIN, &what, now, faults);
     match signed_by(signed, issuer) {
         Ok(()) => {}

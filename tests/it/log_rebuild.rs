@@ -111,8 +111,8 @@ async fn history(log: &Log) {
         purge("b.test"),
         brought("b.test", 1),
         brought("b.test", 2),
-        brought("a.test", 1),
-        on("a.test", DomainCommand::DeleteCertificate),
+        on("b.test", DomainCommand::DeleteCertificate),
+        brought("b.test", 1),
     ] {
         log.submit(command).await.unwrap();
     }
