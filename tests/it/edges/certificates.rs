@@ -1,6 +1,8 @@
 //! The key of a certificate on its way to one edge: sealed for that edge alone, on pages and in snapshots; and nowhere
 //! in clear on any way.
 
+use std::collections::BTreeSet;
+
 use headwater::edge::signing;
 use headwater::operation::project::{self, Stepped};
 use headwater_edge_wire::artifact::ArtifactBudget;
@@ -151,6 +153,7 @@ async fn no_private_key_stands_anywhere_in_clear() {
     let database = everything(&lab).await;
     assert!(database.contains("certificate.replaced") && database.contains("certificate_key"));
     assert!(answers.contains("www.example.test"));
+    let mut leaks = BTreeSet::new();
     for (n, leaf) in [first, second].iter().enumerate() {
         let key = rcgen::KeyPair::from_pem(&leaf.key).unwrap();
         let mut secrets = vec![key.serialize_der()];
@@ -158,10 +161,11 @@ async fn no_private_key_stands_anywhere_in_clear() {
         secrets.extend(leaf.key.lines().filter(|line| line.len() == 64).map(|line| line.as_bytes().to_vec()));
         for (place, text) in [("the database", &database), ("an answer", &answers), ("the log", &log)] {
             for secret in &secrets {
-                for spelling in spellings(secret) {
-                    assert!(!text.contains(&spelling), "key {n} stands in {place}");
+                if spellings(secret).iter().any(|spelling| text.contains(spelling)) {
+                    leaks.insert(format!("key {n} stands in {place}"));
                 }
             }
         }
     }
+    assert_eq!(leaks, BTreeSet::new());
 }
