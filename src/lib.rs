@@ -17,6 +17,7 @@ pub mod operation;
 pub mod placement;
 pub mod rebuild;
 
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod demo;

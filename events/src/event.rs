@@ -4,7 +4,8 @@
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
 use crate::domain::{
-    CachePolicy, DomainRolledBack, HostnameDeleted, HostnameReplaced, HostnameWithdrawn, PurgeRequested,
+    CachePolicy, CertificateDeleted, CertificateReplaced, DomainRolledBack, HostnameDeleted,
+    HostnameReplaced, HostnameWithdrawn, PurgeRequested,
 };
 use crate::edge::{
     AddressesChanged, CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, EndpointsChanged, IdentityCloned,
@@ -412,6 +413,11 @@ events! {
     CacheChanged(Change<CachePolicy>) = "cache.changed" @ 1 in Domain,
     "What edges keep of the domain must not be given any more: `after` is the epoch of the cache from now on."
     PurgeRequested(PurgeRequested) = "purge.requested" @ 1 in Domain,
+    // What proves the names of a domain.
+    "The domain has another certificate from now on; `before` is null when it had none. The private key stands nowhere in the log."
+    CertificateReplaced(Box<CertificateReplaced>) = "certificate.replaced" @ 1 in Domain,
+    "The domain has no certificate any more."
+    CertificateDeleted(Box<CertificateDeleted>) = "certificate.deleted" @ 1 in Domain,
     // Edges and pools.
     "An edge host was made known, with its cells. It enrols with a token that is kept elsewhere, as a digest."
     EdgeCreated(EdgeCreated) = "edge.created" @ 1 in Edge,

@@ -59,6 +59,8 @@ uuid_id! {
     BatchId,
     /// A purge of what edges keep.
     PurgeId,
+    /// A certificate of a domain.
+    CertificateId,
 }
 
 /// Digits of a log's id that do not stand in a stream id: all but the last eight, which are random.

@@ -5,6 +5,8 @@
 
 #[path = "laws/decide_admin.rs"]
 mod decide_admin;
+#[path = "laws/decide_certificates.rs"]
+mod decide_certificates;
 #[path = "laws/decide_cuts.rs"]
 mod decide_cuts;
 #[path = "laws/decide_domain.rs"]

@@ -1,17 +1,21 @@
 //! Keys of the platform and of edges. Each is made once, by whichever process needs it first, and stands sealed in the
-//! database; what everybody may know of it stands beside it.
+//! database; what everybody may know of it stands beside it. Keys of certificates come by the API, sealed in the same
+//! way, and leave towards an edge sealed under its content key.
 
 use headwater_edge_wire::checksum::Checksum;
-use headwater_edge_wire::ids::{EdgeId, Version};
-use headwater_edge_wire::seal::ContentKey;
+use headwater_edge_wire::ids::{CertificateId, EdgeId, Version};
+use headwater_edge_wire::seal::{ContentKey, SealedKey};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
 use headwater_edge_wire::sign::{KeyRing, PublicKey, SignError, Signature, SigningKey};
+use headwater_projections::edge::KeyName;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
+use std::collections::BTreeMap;
 
 use super::authority::Authority;
 use super::{EdgeError, sql};
 use crate::app::App;
+use crate::certificate::KEY_KIND;
 use crate::vault::{Place, Vault};
 
 /// The kinds of sealed secrets. They are stored: never rename.
@@ -126,6 +130,51 @@ pub(super) async fn content_key(
     let key = vault.unseal(place(CONTENT_KEY, &id, newest.version), &newest.sealed)?;
     let version = Version::try_from(i64::from(newest.version))?;
     Ok((version, ContentKey::from_secret(array(&key)?)))
+}
+
+/// The keys of certificates, sealed under the content key of an edge. What cannot be had is told of and left out.
+pub(super) async fn certificate_keys<'a>(
+    pool: &PgPool,
+    vault: &Vault,
+    names: impl Iterator<Item = &'a KeyName>,
+    content_key: &ContentKey,
+) -> Result<BTreeMap<KeyName, SealedKey>, EdgeError> {
+    let mut wanted: BTreeMap<(String, i32), KeyName> = BTreeMap::new();
+    for name in names {
+        let version = i32::try_from(name.version).map_err(|_| EdgeError::Odd("version"))?;
+        wanted.insert((name.id.to_string(), version), *name);
+    }
+    let mut sealed = BTreeMap::new();
+    if wanted.is_empty() {
+        return Ok(sealed);
+    }
+    let (ids, versions): (Vec<&str>, Vec<i32>) =
+        wanted.keys().map(|(id, version)| (id.as_str(), *version)).unzip();
+    let query = sqlx::query_as(sql::SOME_SECRETS).bind(KEY_KIND).bind(ids).bind(versions);
+    let found: Vec<(String, i32, Vec<u8>)> = query.fetch_all(pool).await?;
+    for (id, version, bytes) in found {
+        let opened = vault.unseal(place(KEY_KIND, &id, version), &bytes);
+        match (wanted.remove(&(id, version)), opened) {
+            (Some(name), Ok(key)) => {
+                let id = CertificateId::from_uuid(name.id.as_uuid());
+                sealed.insert(name, content_key.seal_key(id, Version::from(name.version), &key)?);
+            }
+            (Some(name), Err(error)) => {
+                let (id, version) = (name.id, name.version);
+                tracing::error!(%id, version, %error, "edges get no key for a certificate: it cannot be opened");
+            }
+            (None, _) => {}
+        }
+    }
+    for (id, version) in wanted.keys() {
+        tracing::debug!(%id, version, "a key of a certificate is not there");
+    }
+    Ok(sealed)
+}
+
+/// Removes the keys of certificates that nothing refers to any more; gives how many.
+pub(super) async fn forget_keys(pool: &PgPool) -> Result<u64, sqlx::Error> {
+    Ok(sqlx::query(sql::FORGET_KEYS).bind(KEY_KIND).execute(pool).await?.rows_affected())
 }
 
 fn place<'a>(kind: &'a str, id: &'a str, version: i32) -> Place<'a> {

@@ -8,14 +8,18 @@ use headwater_edge_wire::cell::{Replicas, place};
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::ids::{AgentRange, CellNumber, DomainId, EdgeId, Epoch, Revision, Sequence};
 use headwater_edge_wire::manifest::{
-    Descriptor, LiveDescriptor, PAGE_DESCRIPTORS_MAX, PAGE_SCHEMA, Page, SignedPage, Tombstone, True,
+    Descriptor, LiveDescriptor, PAGE_DESCRIPTORS_MAX, PAGE_MAX_BYTES, PAGE_SCHEMA, Page, SignedPage,
+    Tombstone, True,
 };
 use headwater_edge_wire::protocol::ManifestQuery;
-use headwater_edge_wire::seal::SealedContentKey;
+use headwater_edge_wire::seal::{ContentKey, SEALED_MAX_BYTES, SealedContentKey, SealedKey};
 use headwater_edge_wire::sign::{Context, KeyId, KeyRing, Signature, SignatureValue};
 use headwater_edge_wire::time::Timestamp;
+use headwater_projections::edge::KeyName;
 use sqlx::Row;
 use sqlx::postgres::{PgExecutor, PgPool, PgRow};
+use sqlx::types::Json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -29,6 +33,10 @@ use crate::http::Problem;
 pub const PAGE_LIFE: Duration = Duration::from_secs(600);
 /// How often a held-back answer asks whether its edge may still be answered.
 const RECHECK: Duration = Duration::from_secs(2);
+/// Octets of a descriptor with one certificate, at most: the sealed key as base64, and the rest of it.
+const DESCRIPTOR_MAX_BYTES: usize = SEALED_MAX_BYTES.div_ceil(3) * 4 + 2_048;
+// A domain has one certificate, so a full page of the longest keys is a page.
+const _: () = assert!(PAGE_DESCRIPTORS_MAX * DESCRIPTOR_MAX_BYTES < PAGE_MAX_BYTES);
 /// How long an agent whose changes are beyond ours should stay away.
 const BEHIND_RETRY: Duration = Duration::from_secs(5);
 
@@ -62,6 +70,7 @@ pub(super) struct Frame {
     standing: Standing,
     ring: KeyRing,
     content_key: SealedContentKey,
+    opened: ContentKey,
     issued_at: Timestamp,
     placed: Vec<CellNumber>,
 }
@@ -74,22 +83,24 @@ impl Frame {
             standing,
             ring: control.signer.ring.clone(),
             content_key: key.seal_to(version, live.edge, &live.sealing_key)?,
+            opened: key,
             issued_at: Timestamp::from_millis(control.app.clock.now().as_millis()),
             placed: live.placed.clone(),
         })
     }
 
     /// A page from `after` on; a full one ends at its last change, the last one at the head.
-    pub(super) fn page(
+    pub(super) async fn page(
         &self,
         control: &Control,
         after: Sequence,
         rows: &[Changed],
         context: Context,
     ) -> Result<(Sequence, SignedPage), EdgeError> {
+        let keys = self.keys(control, rows).await?;
         let mut descriptors = Vec::with_capacity(rows.len());
         for row in rows {
-            descriptors.push(self.descriptor(row));
+            descriptors.push(self.descriptor(row, &keys));
         }
         let full = descriptors.last().filter(|_| descriptors.len() >= PAGE_DESCRIPTORS_MAX);
         let through = full.map_or(self.standing.head, Descriptor::sequence);
@@ -110,7 +121,18 @@ impl Frame {
         Ok((through, page.sign(&control.signer.key, context)?))
     }
 
-    fn descriptor(&self, row: &Changed) -> Descriptor {
+    /// The keys of the certificates of a page, each sealed for this edge alone. One that cannot be had is left out: then
+    /// its domain alone is refused, and what the edge serves of it stays.
+    async fn keys(
+        &self,
+        control: &Control,
+        rows: &[Changed],
+    ) -> Result<BTreeMap<KeyName, SealedKey>, EdgeError> {
+        let named = rows.iter().filter_map(|row| row.artifact.as_ref()).flat_map(|artifact| &artifact.keys);
+        keys::certificate_keys(&control.app.pool, &control.vault, named, &self.opened).await
+    }
+
+    fn descriptor(&self, row: &Changed, keys: &BTreeMap<KeyName, SealedKey>) -> Descriptor {
         let (sequence, id, domain, revision) = (row.sequence, row.id, row.domain.clone(), row.revision);
         match &row.artifact {
             None => Descriptor::Removed(Tombstone { sequence, id, domain, revision, removed: True }),
@@ -123,7 +145,7 @@ impl Frame {
                 size: artifact.size,
                 signature: artifact.signature,
                 cells: place(self.edge, id, &self.placed, Replicas::ONE),
-                keys: Vec::new(),
+                keys: artifact.keys.iter().filter_map(|name| keys.get(name).cloned()).collect(),
             }),
         }
     }
@@ -144,6 +166,7 @@ pub(super) struct ArtifactRow {
     pub(super) checksum: Checksum,
     size: u64,
     signature: Signature,
+    keys: Vec<KeyName>,
 }
 
 /// The changes after one and through another, with those that are gone or without.
@@ -177,6 +200,7 @@ fn artifact(row: &PgRow) -> Result<ArtifactRow, EdgeError> {
             key: KeyId::from_bytes(bytes(row.try_get(6)?, "key id")?),
             value: SignatureValue::from_bytes(bytes(row.try_get(7)?, "signature")?),
         },
+        keys: row.try_get::<Json<Vec<KeyName>>, _>(9)?.0,
     })
 }
 
@@ -214,13 +238,13 @@ pub(super) async fn answer(
         // A page that begins beyond what the edge has is a gap to it, which a snapshot closes.
         if after > Sequence::ZERO && after < placed && placed <= standing.head {
             let frame = Frame::new(control, &live, standing).await?;
-            return Ok(frame.page(control, standing.head, &[], Context::Manifest)?.1);
+            return Ok(frame.page(control, standing.head, &[], Context::Manifest).await?.1);
         }
         let standing = standing.signed(pool, after).await?;
         let rows = changes(pool, (after, standing.head), true, PAGE_DESCRIPTORS_MAX).await?;
         if !rows.is_empty() || Instant::now() >= deadline || control.app.stop.is_cancelled() {
             let frame = Frame::new(control, &live, standing).await?;
-            return Ok(frame.page(control, after, &rows, Context::Manifest)?.1);
+            return Ok(frame.page(control, after, &rows, Context::Manifest).await?.1);
         }
         let _waiting = control.polls.wait();
         tokio::select! {

@@ -9,6 +9,7 @@ pub mod authority;
 mod changes;
 pub mod clones;
 pub mod csr;
+pub mod forget;
 mod heartbeat;
 mod keys;
 pub mod listener;

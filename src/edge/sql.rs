@@ -4,6 +4,22 @@
 pub(super) const SECRETS: &str =
     "select version, public, sealed from sealed_secrets where kind = $1 and id = $2 order by version";
 
+/// $1 kind, $2 ids, $3 versions, pairwise.
+pub(super) const SOME_SECRETS: &str = "select s.id, s.version, s.sealed from unnest($2::text[], $3::integer[]) as n(id, version) \
+     join sealed_secrets s on s.kind = $1 and s.id = n.id and s.version = n.version";
+
+/// $1 kind: the keys of certificates that nothing refers to any more: neither what is desired nor what is published,
+/// and every cell in service of the domain has taken in what is published since.
+pub(super) const FORGET_KEYS: &str = "delete from sealed_secrets s using (select k.id, k.version, \
+         (convert_from(k.public, 'UTF8')::jsonb->>'domain')::uuid as domain_id from sealed_secrets k where k.kind = $1) n \
+     where s.kind = $1 and s.id = n.id and s.version = n.version \
+     and not exists (select from desired.certificates c \
+         where c.domain_id = n.domain_id and c.id::text = n.id and c.version = n.version) \
+     and not exists (select from edge.domains d where d.domain_id = n.domain_id and not d.removed \
+         and d.keys @> jsonb_build_array(jsonb_build_object('id', n.id, 'version', n.version))) \
+     and not exists (select from edge.domains d cross join lateral edge.cells(d.domain_id) c \
+         where d.domain_id = n.domain_id and c.in_service and coalesce(c.acked, 0) < d.sequence)";
+
 /// $1 kind, $2 id.
 pub(super) const NEWEST_SECRET: &str = "select max(version) from sealed_secrets where kind = $1 and id = $2";
 
@@ -75,7 +91,7 @@ pub(super) const PLACED: &str = "select coalesce(max(e.position), 0) from desire
      join events e on e.stream_id = d.id and e.revision = d.placed_revision where d.id = $1";
 
 /// $1 after, $2 through, $3 whether those that are gone are told too, $4 how many.
-pub(super) const CHANGES: &str = "select domain_id, name, sequence, revision, checksum, size, key_id, signature, removed \
+pub(super) const CHANGES: &str = "select domain_id, name, sequence, revision, checksum, size, key_id, signature, removed, keys \
      from edge.domains where sequence > $1 and sequence <= $2 and (removed and $3 or not removed and signature is not null) \
      order by sequence limit $4";
 
@@ -109,6 +125,8 @@ pub(super) const PUT_REFUSALS: &str = "insert into edge.refusals as f (edge_id, 
 /// Every statement.
 pub const ALL: &[&str] = &[
     SECRETS,
+    SOME_SECRETS,
+    FORGET_KEYS,
     NEWEST_SECRET,
     PUT_SECRET,
     IDENTITY,

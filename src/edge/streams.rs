@@ -107,7 +107,8 @@ pub(super) async fn snapshot(control: &Control, live: Live) -> Result<Response, 
             parts.push(&[]);
         }
         for part in parts {
-            let (through, page) = frame.page(&control, after, part, Context::Snapshot).inspect_err(broke_off)?;
+            let made = frame.page(&control, after, part, Context::Snapshot).await;
+            let (through, page) = made.inspect_err(broke_off)?;
             after = through;
             yield packed.write(&encode_page(page.signature, &page.bytes)?)?;
         }

@@ -28,6 +28,7 @@ mod rollback;
 mod rrsets;
 mod status;
 mod tenants;
+mod tls;
 mod tokens;
 mod users;
 mod zone;

@@ -12,6 +12,7 @@ use headwater_events::reject::{Fault, Guard};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::auth::{Authenticated, Identity};
 use super::body::{self, FromBody};
@@ -89,7 +90,11 @@ impl<T> Mutation<T> {
         if self.dry_run {
             let can_be_new = matches!(
                 &command,
-                Command::CreateDomain(_) | Command::Domain { command: DomainCommand::PutRrset(_), .. }
+                Command::CreateDomain(_)
+                    | Command::Domain {
+                        command: DomainCommand::PutRrset(_) | DomainCommand::PutCertificate(_),
+                        ..
+                    }
             );
             let plan = app.commit.plan(caller, command, meta).await?;
             let is_new = can_be_new && plan.if_match.is_none();
@@ -211,7 +216,9 @@ fn digest(parts: &Parts, body: &Value) -> [u8; 32] {
     query.retain(|pair| !pair.is_empty() && *pair != "dry_run" && !pair.starts_with("dry_run="));
     query.sort_unstable();
     let mut hasher = blake3::Hasher::new();
-    for part in [parts.method.as_str(), parts.uri.path(), &query.join("&"), &body.to_string()] {
+    // It may hold a private key: what is kept is the digest alone.
+    let body = Zeroizing::new(body.to_string());
+    for part in [parts.method.as_str(), parts.uri.path(), &query.join("&"), body.as_str()] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }
     *hasher.finalize().as_bytes()

@@ -37,6 +37,7 @@ pub const CODES: [(u16, &[&str]); 15] = [
             "rrset_conflict",
             "below_zone_cut",
             "too_many_purges",
+            "certificate_moved",
             "idempotency_conflict",
             "idempotency_in_progress",
             "nothing_to_retry",

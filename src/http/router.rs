@@ -14,7 +14,7 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events, health,
-    hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream, tenants,
+    hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream, tenants, tls,
     tokens, users, zone,
 };
 use crate::app::App;
@@ -26,6 +26,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(rrsets::routes())
         .merge(hostnames::routes())
         .merge(cache::routes())
+        .merge(tls::routes())
         .merge(zone::routes())
         .merge(revisions::routes())
         .merge(rollback::routes())

@@ -11,7 +11,7 @@ pub mod runner;
 pub mod sql;
 
 use crate::app::App;
-use crate::edge::signing;
+use crate::edge::{forget, signing};
 use headwater_events::ids::Position;
 use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
@@ -48,6 +48,7 @@ pub async fn run(app: App) {
         project::run(app.clone(), Audit),
         project::run(app.clone(), edge.clone()),
         signing::run(app.clone(), edge),
+        forget::run(app.clone()),
         deadline::run(app.clone()),
     );
 }

@@ -65,7 +65,8 @@ macro_rules! edges {
                    left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.cell)) \
          from (select max(e.position) as position from events e \
                where e.stream_id = o.domain_id and e.revision = o.revision) p \
-         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge', 'domain.rollback_edges'))"
+         where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge', 'domain.rollback_edges', \
+                          'domain.certificate'))"
     };
 }
 

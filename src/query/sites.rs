@@ -2,7 +2,7 @@
 //! and purges.
 
 use headwater_events::dns::{OwnerKey, OwnerName};
-use headwater_events::domain::{CachePolicy, HostnameBody};
+use headwater_events::domain::{CachePolicy, CertificateBody, HostnameBody, StoredCertificate};
 use headwater_events::ids::{DomainId, OperationId, PurgeId, Revision};
 use headwater_events::time::Timestamp;
 use sqlx::Row;
@@ -109,6 +109,46 @@ pub async fn cache(pool: &PgPool, domain: DomainId) -> Result<ShownCache, sqlx::
         epoch: row.try_get(1)?,
         changed: Revision::new(row.try_get(2)?),
     })
+}
+
+/// The certificate of a domain, with what last changed it.
+#[derive(Debug, Clone)]
+pub struct ShownCertificate {
+    /// The certificate.
+    pub body: CertificateBody,
+    /// What last changed it.
+    pub changed: Changed,
+}
+
+impl From<ShownCertificate> for StoredCertificate {
+    fn from(shown: ShownCertificate) -> Self {
+        Self { body: shown.body, changed: shown.changed.revision }
+    }
+}
+
+/// The certificate of a domain.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn certificate(pool: &PgPool, domain: DomainId) -> Result<Option<ShownCertificate>, sqlx::Error> {
+    let row = sqlx::query(sql::CERTIFICATE).bind(domain.as_uuid()).fetch_optional(pool).await?;
+    let Some(row) = row else { return Ok(None) };
+    let Json(body): Json<CertificateBody> = row.try_get(0)?;
+    let by = match maybe_at(&row, 2)? {
+        Some(at) => Some((at, actor(&row, 3)?, row.try_get(7)?)),
+        None => None,
+    };
+    Ok(Some(ShownCertificate { body, changed: Changed { revision: Revision::new(row.try_get(1)?), by } }))
+}
+
+/// Every proxied name of a domain.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn owners(pool: &PgPool, domain: DomainId) -> Result<Vec<OwnerName>, sqlx::Error> {
+    let owners: Vec<String> =
+        sqlx::query_scalar(sql::HOSTNAME_OWNERS).bind(domain.as_uuid()).fetch_all(pool).await?;
+    owners.iter().map(|owner| OwnerName::from_canonical(owner).map_err(|_| odd("owner"))).collect()
 }
 
 fn purge(row: &PgRow) -> Result<ShownPurge, sqlx::Error> {

@@ -118,6 +118,15 @@ pub(super) const HOSTNAMES: &str = concat!(
 pub(super) const CACHE: &str =
     "select s.cache, s.cache_epoch, s.cache_changed from desired.sites s where s.domain_id = $1";
 
+/// $1 domain.
+pub(super) const CERTIFICATE: &str = "select c.body, c.changed, e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
+     from desired.certificates c left join events e \
+     on e.stream_id = c.domain_id and e.revision = c.changed and e.seq = 0 where c.domain_id = $1";
+
+/// $1 domain.
+pub(super) const HOSTNAME_OWNERS: &str =
+    "select h.owner from desired.hostnames h where h.domain_id = $1 order by h.owner_key";
+
 /// $1 domain, $2 id, $3 revision, $4 before epoch, $5 how many.
 pub(super) const PURGES: &str = "select p.id, p.scope, p.epoch, p.revision, p.requested_at, p.operation_id, o.state \
      from desired.purges p left join operations.operations o on o.id = p.operation_id \
@@ -237,6 +246,8 @@ pub const ALL: &[&str] = &[
     ZONE,
     HOSTNAME,
     HOSTNAMES,
+    HOSTNAME_OWNERS,
+    CERTIFICATE,
     CACHE,
     PURGES,
     REVISIONS,

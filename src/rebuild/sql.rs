@@ -8,9 +8,12 @@ const FOUND: &str = include_str!("../../migrations/control/0036_deployments.sql"
 const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
 const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sql");
+const CERTIFICATES: &str = include_str!("../../migrations/control/0040_certificates.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
+/// Where in its file the part of `desired` ends.
+const CERTIFICATE_TABLES_END: &str = "-- What follows is not desired.";
 /// Where in its file the part of `desired` ends.
 const TABLES_END: &str = "-- When each cluster was last reached";
 /// Where in its file the part of `desired` begins.
@@ -79,7 +82,7 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 17] = [
+pub(super) const COMPARED: [Table; 18] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
@@ -89,6 +92,7 @@ pub(super) const COMPARED: [Table; 17] = [
     Table { domain: Some("domain_id"), ..table("hostnames", "domain_id, owner_key") },
     Table { domain: Some("domain_id"), ..table("sites", "domain_id") },
     Table { domain: Some("domain_id"), ..table("purges", "domain_id, epoch") },
+    Table { domain: Some("domain_id"), ..table("certificates", "domain_id") },
     table("serials", "name"),
     table("clusters", "id"),
     Table { working: "attempts,next_attempt_at,checked_at", ..table("deployments", "domain_id, cluster_id") },
@@ -126,7 +130,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
     let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
     let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
-    let tables = format!("{own}{sites}{edges}{FOUND}{placement}");
+    let certificates = CERTIFICATES.split_once(CERTIFICATE_TABLES_END).map_or(CERTIFICATES, |(own, _)| own);
+    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -134,7 +139,7 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, SITES, EDGES, PLACEMENT] {
+    for procedures in [PROCEDURES, SITES, EDGES, CERTIFICATES, PLACEMENT] {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))
@@ -157,6 +162,7 @@ pub(super) fn remove(schema: &str) -> String {
     format!(
         "drop schema if exists {schema} cascade; drop procedure if exists {schema}_apply; \
          drop procedure if exists {schema}_apply_sites; drop procedure if exists {schema}_apply_edges; \
+         drop procedure if exists {schema}_apply_certificates; \
          drop procedure if exists {schema}_write"
     )
 }

@@ -7,7 +7,7 @@ use crate::command::{Aside, Command, Outcome, Request, SubmitError};
 use headwater_events::actor::{self, Resource, Verb};
 use headwater_events::admin;
 use headwater_events::domain::{
-    self, Context, CreateDomain, Decided, Decision, DomainState, DomainView, Limits, NameView,
+    self, Context, CreateDomain, Decided, Decision, DomainCommand, DomainState, DomainView, Limits, NameView,
 };
 use headwater_events::envelope::{ClientDigest, NewEvent, Provenance, Sealed};
 use headwater_events::event::Event;
@@ -272,11 +272,12 @@ impl<'a> Decider<'a> {
     /// Takes what was decided into the overlay, so that the next request sees it.
     fn evolve(&mut self, index: usize, request: &Request, events: &[Sealed]) {
         match &request.command {
-            Command::Domain { name, .. } => {
+            Command::Domain { name, command } => {
                 if let Some(view) = self.loaded.domains.get_mut(name) {
                     for sealed in events {
                         view.evolve(&sealed.new.event, sealed.revision, self.now);
                     }
+                    self.batch.aside.extend(beside_domain(view, command));
                 }
             }
             Command::CreateDomain(create) => self.created(create, events),
@@ -335,6 +336,15 @@ fn beside(aside: &Aside) -> Option<serde_json::Value> {
         }
         Aside::EdgeGone { edge } => json!({"do": "edge_forgotten", "id": edge}),
     })
+}
+
+/// What stands beside the log for a command on a domain that was decided.
+fn beside_domain(view: &DomainView, command: &DomainCommand) -> Option<serde_json::Value> {
+    let DomainCommand::PutCertificate(new) = command else { return None };
+    Some(json!({
+        "do": "certificate_key", "id": view.state.id, "certificate": new.body.id, "version": new.body.version,
+        "fingerprint": new.body.fingerprint, "sealed": hex::encode(new.key.as_bytes()),
+    }))
 }
 
 /// Who asks, from where and why; the client's digest stands in for its row.

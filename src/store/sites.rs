@@ -1,11 +1,13 @@
 //! What a batch must know of the sites it touches: proxied names at, below and behind what a command names, the
-//! cache's policy and its epoch. A domain that proxies nothing costs nothing here, unless its site is what is changed.
+//! cache's policy and its epoch, the certificate. A domain that proxies nothing costs nothing here, unless its site is what is changed.
 
 use super::load::Loaded;
 use super::sql;
 use crate::command::{Command, Request};
 use headwater_events::dns::{DomainName, OwnerName};
-use headwater_events::domain::{CachePolicy, HostnameBody, SiteState, StoredHostname};
+use headwater_events::domain::{
+    CachePolicy, CertificateBody, HostnameBody, SiteState, StoredCertificate, StoredHostname,
+};
 use headwater_events::ids::{DomainId, Revision};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -26,7 +28,9 @@ struct Wanted {
     at: (Vec<Uuid>, Vec<String>),
     below: (Vec<Uuid>, Vec<String>),
     fetched_from: (Vec<Uuid>, Vec<String>),
+    every: Vec<Uuid>,
     sites: BTreeSet<Uuid>,
+    certificates: BTreeSet<Uuid>,
 }
 
 /// Reads what the requests need of sites. `proxied` are the domains that proxy anything.
@@ -46,6 +50,9 @@ pub(super) async fn load(
         if needs.cache {
             wanted.sites.insert(id.as_uuid());
         }
+        if needs.certificate {
+            wanted.certificates.insert(id.as_uuid());
+        }
         if !proxied.contains(&id) {
             continue;
         }
@@ -53,14 +60,18 @@ pub(super) async fn load(
             ids.push(id.as_uuid());
             texts.push(text.to_owned());
         };
+        if needs.every {
+            wanted.every.push(id.as_uuid());
+        }
         needs.at.iter().for_each(|key| ask(&mut wanted.at, key.as_str()));
         needs.below.iter().for_each(|key| ask(&mut wanted.below, key.as_str()));
         needs.fetched_from.iter().for_each(|host| ask(&mut wanted.fetched_from, host));
     }
-    let Wanted { at, below, fetched_from, sites } = wanted;
-    if !(at.0.is_empty() && below.0.is_empty() && fetched_from.0.is_empty()) {
+    let Wanted { at, below, fetched_from, every, sites, certificates } = wanted;
+    if !(at.0.is_empty() && below.0.is_empty() && fetched_from.0.is_empty() && every.is_empty()) {
         let query = sqlx::query(sql::HOSTNAMES).bind(at.0).bind(at.1).bind(below.0).bind(below.1);
-        for row in query.bind(fetched_from.0).bind(fetched_from.1).fetch_all(&mut *connection).await? {
+        let query = query.bind(fetched_from.0).bind(fetched_from.1).bind(every);
+        for row in query.fetch_all(&mut *connection).await? {
             let (id, stored) = hostname(&row)?;
             let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) else { continue };
             match row.try_get::<Option<i64>, _>(4)? {
@@ -71,10 +82,21 @@ pub(super) async fn load(
     }
     if !sites.is_empty() {
         let sites: Vec<Uuid> = sites.into_iter().collect();
-        for row in sqlx::query(sql::SITES).bind(sites).fetch_all(connection).await? {
+        for row in sqlx::query(sql::SITES).bind(sites).fetch_all(&mut *connection).await? {
             let id = DomainId::from_uuid(row.try_get(0)?);
             if let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) {
                 view.site = site(&row)?;
+            }
+        }
+    }
+    if !certificates.is_empty() {
+        let certificates: Vec<Uuid> = certificates.into_iter().collect();
+        for row in sqlx::query(sql::CERTIFICATES).bind(certificates).fetch_all(connection).await? {
+            let id = DomainId::from_uuid(row.try_get(0)?);
+            if let Some(view) = names.get(&id).and_then(|name| loaded.domains.get_mut(name)) {
+                let Json(body): Json<CertificateBody> = row.try_get(1)?;
+                let changed = Revision::new(row.try_get(2)?);
+                view.site.certificate = Some(StoredCertificate { body, changed });
             }
         }
     }
@@ -95,5 +117,6 @@ fn site(row: &PgRow) -> Result<SiteState, sqlx::Error> {
         cache_changed: Revision::new(row.try_get(2)?),
         cache_epoch: u64::try_from(row.try_get::<i64, _>(3)?).map_err(|_| odd("cache_epoch"))?,
         purges_outstanding: row.try_get(4)?,
+        certificate: None,
     })
 }

@@ -47,7 +47,7 @@ pub(super) const BELOW: &str = "select n.domain_id, n.owner_key, b.owner_key, b.
       and r.owner_key > (n.owner_key || ' ') collate \"C\" and r.owner_key < (n.owner_key || '!') collate \"C\" \
       order by r.owner_key, r.type limit $3) b";
 /// $1, $2 domains and owner keys: these. $3, $4: these, and one below each. $5, $6 domains and hosts: one that is
-/// fetched from the host, besides the host itself.
+/// fetched from the host, besides the host itself. $7 domains: all of them.
 pub(super) const HOSTNAMES: &str = "select h.domain_id, h.owner, h.body, h.changed, h.leaving \
      from unnest($1::uuid[], $2::text[]) as n(domain_id, owner_key) \
      join desired.hostnames h on h.domain_id = n.domain_id and h.owner_key = n.owner_key \
@@ -61,7 +61,13 @@ pub(super) const HOSTNAMES: &str = "select h.domain_id, h.owner, h.body, h.chang
          and h.body->'origin'->>'host' = n.host limit 2) h \
      union all select h.domain_id, h.owner, h.body, h.changed, h.leaving from unnest($5::uuid[], $6::text[]) as n(domain_id, host) \
      cross join lateral (select * from desired.hostnames h where h.domain_id = n.domain_id and h.leaving is null \
-         and h.body ? 'backup' and h.body->'backup'->'origin'->>'host' = n.host limit 2) h";
+         and h.body ? 'backup' and h.body->'backup'->'origin'->>'host' = n.host limit 2) h \
+     union all select h.domain_id, h.owner, h.body, h.changed, h.leaving from desired.hostnames h \
+     where h.domain_id = any($7) and h.leaving is null";
+
+/// $1 domains.
+pub(super) const CERTIFICATES: &str =
+    "select c.domain_id, c.body, c.changed from desired.certificates c where c.domain_id = any($1)";
 
 /// $1 domains: what edges are told besides names, and how many purges have not ended.
 pub(super) const SITES: &str = "select s.domain_id, s.cache, s.cache_changed, s.cache_epoch, \
@@ -301,6 +307,7 @@ pub const ALL: &[&str] = &[
     RRSETS,
     BELOW,
     HOSTNAMES,
+    CERTIFICATES,
     SITES,
     RECEIPTS,
     HEADS,

@@ -3,6 +3,7 @@
 
 mod access;
 mod agent;
+mod certificates;
 mod enrol;
 mod lab;
 mod pages;

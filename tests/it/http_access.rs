@@ -28,6 +28,14 @@ fn sites() -> Vec<Row> {
         ("get", "/api/domains/{d}/purges", Value::Null, 404),
         ("post", "/api/domains/{d}/purges", json!({"type": "all"}), 404),
         ("get", "/api/domains/{d}/purges/{id}", Value::Null, 404),
+        ("get", "/api/domains/{d}/tls", Value::Null, 404),
+        (
+            "put",
+            "/api/domains/{d}/tls/custom-certificate",
+            json!({"certificate_pem": "", "private_key_pem": ""}),
+            404,
+        ),
+        ("delete", "/api/domains/{d}/tls/custom-certificate", Value::Null, 404),
     ]
 }
 

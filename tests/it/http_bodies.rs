@@ -317,6 +317,17 @@ fn sites() -> Vec<Row> {
             ],
         ),
         (
+            "put",
+            "/api/domains/{d}/tls/custom-certificate",
+            json!({"certificate_pem": 1, "chain_pem": "x", "y": 2}),
+            vec![
+                ("/certificate_pem", wrong),
+                ("/chain_pem", "invalid_pem"),
+                ("/private_key_pem", "missing"),
+                ("/y", "unknown_field"),
+            ],
+        ),
+        (
             "post",
             "/api/domains/{d}/purges",
             json!({"x": 1}),

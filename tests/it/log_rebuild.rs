@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::future::join_all;
+use headwater::command::Command;
 use headwater::rebuild::desired::{rebuild, verify};
 use headwater::rebuild::{self, Phase, RebuildError};
 use headwater::store::verify::{FaultKind, verify as verify_log};
 use headwater_events::admin::{AdminCommand, Observation, Outcome};
-use headwater_events::domain::{DomainCommand, RrsetChange};
+use headwater_events::domain::{
+    CertificateBody, CertificateSource, DomainCommand, NewCertificate, RrsetChange, SealedPrivateKey,
+};
 use headwater_events::event::{DeploymentFact, PauseScope, Stages};
-use headwater_events::ids::{ClusterId, DomainId, Position, Revision, TokenId, UserId};
+use headwater_events::ids::{CertificateId, ClusterId, DomainId, Position, Revision, TokenId, UserId};
+use headwater_events::time::Timestamp;
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Executor};
 use uuid::Uuid;
@@ -57,6 +61,27 @@ async fn dump(pool: &PgPool) -> Vec<(String, Vec<String>)> {
     dumped
 }
 
+/// A certificate, as far as `desired` is concerned.
+fn brought(zone: &str, version: u32) -> Command {
+    let at = Timestamp::from_millis(1_700_000_000_000);
+    let body = CertificateBody {
+        id: CertificateId::from_uuid(Uuid::from_u128(7)),
+        version,
+        source: CertificateSource::Custom,
+        names: vec![format!("*.{zone}")],
+        issuer: "CN=Issuer".into(),
+        serial: "01".into(),
+        fingerprint: format!("{version:02}"),
+        key: "p-256".into(),
+        not_before: at,
+        not_after: at,
+        chain: String::new(),
+    };
+    let key = SealedPrivateKey::new(b"sealed".to_vec());
+    let new = NewCertificate { body, key, warnings: Vec::new() };
+    on(zone, DomainCommand::PutCertificate(Box::new(new)))
+}
+
 /// A little of everything that `desired` folds.
 async fn history(log: &Log) {
     let user = UserId::from_uuid(Uuid::now_v7());
@@ -84,6 +109,10 @@ async fn history(log: &Log) {
         host("b.test", "gone", "1.1.1.1"),
         unhost("b.test", "gone"),
         purge("b.test"),
+        brought("b.test", 1),
+        brought("b.test", 2),
+        on("b.test", DomainCommand::DeleteCertificate),
+        brought("b.test", 1),
     ] {
         log.submit(command).await.unwrap();
     }
@@ -105,7 +134,7 @@ async fn desired_can_be_dropped_and_comes_back_the_same() {
     history(&log).await;
     assert_eq!(verify(&log.pool, None, &mut |_| {}).await.unwrap(), []);
     let before = dump(&log.pool).await;
-    assert_eq!(before.len(), 17, "a table that the rebuild does not know: {before:?}");
+    assert_eq!(before.len(), 18, "a table that the rebuild does not know: {before:?}");
     log.pool.execute("drop schema desired cascade").await.unwrap();
     let standings = rebuild::list(&log.pool).await.unwrap();
     assert_eq!((standings[0].name.as_str(), standings[0].state.as_str()), ("desired", "missing"));

@@ -2,6 +2,7 @@
 //! holds no text that could still be wrong by itself.
 
 use super::cache::CachePatch;
+use super::certificate::NewCertificate;
 use super::hostname::{HostnameBody, answers_for_proxy, origin_owners};
 use super::rollback::Rollback;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
@@ -146,6 +147,10 @@ pub enum DomainCommand {
     },
     /// Give everything that it desires back what it was at an earlier revision.
     Rollback(Box<Rollback>),
+    /// Bring a certificate (`PUT` on it).
+    PutCertificate(Box<NewCertificate>),
+    /// Take the certificate away (`DELETE` on it).
+    DeleteCertificate,
 }
 
 /// Which proxied names, and whether the rest of a site, a decision must see.
@@ -159,6 +164,10 @@ pub struct SiteNeeds {
     pub fetched_from: BTreeSet<String>,
     /// The cache's policy and its epoch.
     pub cache: bool,
+    /// The certificate.
+    pub certificate: bool,
+    /// Every proxied name.
+    pub every: bool,
     /// Whether the command is about the site itself, so that it must be read even where no name is proxied.
     pub own: bool,
 }
@@ -174,7 +183,9 @@ impl DomainCommand {
             Self::DeleteHostname { .. }
             | Self::WithdrawHostname { .. }
             | Self::PatchCache(_)
-            | Self::Purge { .. } => Vec::new(),
+            | Self::Purge { .. }
+            | Self::PutCertificate(_)
+            | Self::DeleteCertificate => Vec::new(),
             Self::Rollback(rollback) => {
                 let put =
                     rollback.past.hostnames().filter(|(_, body)| body.is_some()).map(|(owner, _)| owner);
@@ -221,7 +232,7 @@ impl DomainCommand {
             }
             Self::PutHostname { owner, body } => {
                 needs.proxying(owner, body, zone);
-                needs.own = true;
+                (needs.certificate, needs.own) = (true, true);
             }
             Self::DeleteHostname { owner } | Self::WithdrawHostname { owner, .. } => {
                 needs.at.insert(owner.key());
@@ -235,8 +246,10 @@ impl DomainCommand {
                 for (owner, body) in self.hostnames_put() {
                     needs.proxying(owner, body, zone);
                 }
-                (needs.cache, needs.own) = (true, true);
+                (needs.cache, needs.certificate, needs.own) = (true, true, true);
             }
+            Self::PutCertificate(_) => (needs.certificate, needs.every, needs.own) = (true, true, true),
+            Self::DeleteCertificate => (needs.certificate, needs.own) = (true, true),
         }
         needs
     }

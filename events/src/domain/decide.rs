@@ -3,7 +3,7 @@
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, hostname, rollback, rrsets};
+use super::{cache, certificate, hostname, rollback, rrsets};
 use crate::actor::{self, Caller, Resource, Verb};
 use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
@@ -125,6 +125,8 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
         DomainCommand::PatchCache(patch) => cache::patch(view, patch, context),
         DomainCommand::Purge { id } => cache::purge(view, *id, context),
         DomainCommand::Rollback(asked) => rollback::decide(view, asked, context),
+        DomainCommand::PutCertificate(new) => certificate::put(view, new, context),
+        DomainCommand::DeleteCertificate => certificate::delete(view, context),
     }
 }
 
@@ -139,6 +141,9 @@ pub fn entity_tag(view: &DomainView, command: &DomainCommand) -> Option<Revision
             view.hostnames.get(&owner.key()).map(|stored| stored.changed)
         }
         DomainCommand::PatchCache(_) => Some(view.site.cache_changed),
+        DomainCommand::PutCertificate(_) | DomainCommand::DeleteCertificate => {
+            view.site.certificate.as_ref().map(|stored| stored.changed)
+        }
         _ => Some(view.state.revision),
     }
 }
@@ -294,6 +299,8 @@ fn difference(event: &Event) -> Value {
         Event::HostnameDeleted(e) => row(format!("/hostnames/{}", e.name), json!(e.before), Value::Null),
         Event::CacheChanged(e) => row("/cache".into(), json!(e.before), json!(e.after)),
         Event::PurgeRequested(e) => row("/cache/epoch".into(), json!(e.before), json!(e.after)),
+        Event::CertificateReplaced(e) => row("/tls/certificate".into(), json!(e.before), json!(e.after)),
+        Event::CertificateDeleted(e) => row("/tls/certificate".into(), json!(e.before), Value::Null),
         Event::DomainDeleted(e) => row("/status".into(), json!(e.before), json!("deprovisioning")),
         Event::DomainRestored(e) => row("/status".into(), json!("deprovisioning"), json!(e.status)),
         other => {

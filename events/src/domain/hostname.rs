@@ -1,6 +1,7 @@
 //! Proxied names: where their content comes from, and what may not stand beside them. A proxied name's address
 //! records are derived, so it holds none of its own; what lies below a zone cut belongs to another zone.
 
+use super::certificate;
 use super::decide::{Context, Decided, check, decided};
 use super::destination::Destinations;
 use super::origin::{Faults, Origin, OriginInput};
@@ -300,7 +301,9 @@ pub(super) fn put(
         before,
         after: body.clone(),
     }));
-    Ok(Decided::Changed(decided(view, vec![event], view.state.status.is_served(), context)))
+    let mut decision = decided(view, vec![event], view.state.status.is_served(), context);
+    decision.warnings.extend(certificate::warning(view, &owner.absolute(&view.state.name)));
+    Ok(Decided::Changed(decision))
 }
 
 /// Decides `DELETE` on a hostname.

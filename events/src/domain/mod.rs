@@ -2,6 +2,7 @@
 //! decision reads of it (`state`), and the decision itself (`decide`).
 
 mod cache;
+mod certificate;
 mod command;
 mod create;
 mod cuts;
@@ -15,6 +16,10 @@ mod rrsets;
 mod state;
 
 pub use cache::{CachePatch, CachePolicy, PurgeRequested, PurgeScope, UNSUPPORTED_FIELDS};
+pub use certificate::{
+    CertificateBody, CertificateDeleted, CertificateReplaced, CertificateSource, NewCertificate,
+    SealedPrivateKey, StoredCertificate, covers, uncovered,
+};
 pub use command::{
     CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange, SiteNeeds,
 };

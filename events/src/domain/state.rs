@@ -2,6 +2,7 @@
 //! touches, never the zone and never the history.
 
 use super::cache::CachePolicy;
+use super::certificate::StoredCertificate;
 use super::hostname::HostnameBody;
 use super::rollback::Past;
 use crate::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType};
@@ -105,6 +106,8 @@ pub struct SiteState {
     pub cache_epoch: u64,
     /// Purges whose operations have not ended.
     pub purges_outstanding: i64,
+    /// What its names are proven with.
+    pub certificate: Option<StoredCertificate>,
 }
 
 impl Default for SiteState {
@@ -114,6 +117,7 @@ impl Default for SiteState {
             cache_changed: Revision::new(1),
             cache_epoch: 0,
             purges_outstanding: 0,
+            certificate: None,
         }
     }
 }
@@ -260,6 +264,11 @@ impl DomainView {
                 self.site.cache_epoch = purge.after;
                 self.site.purges_outstanding += i64::from(self.state.status.is_served());
             }
+            Event::CertificateReplaced(put) => {
+                self.site.certificate =
+                    Some(StoredCertificate { body: put.after.clone(), changed: revision });
+            }
+            Event::CertificateDeleted(_) => self.site.certificate = None,
             _ => {}
         }
     }

@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
-    Backup, CachePolicy, DomainRolledBack, Health, HostnameBody, HostnameDeleted, HostnameReplaced,
-    HostnameWithdrawn, Origin, PurgeRequested, PurgeScope, Scheme,
+    Backup, CachePolicy, CertificateBody, CertificateDeleted, CertificateReplaced, CertificateSource,
+    DomainRolledBack, Health, HostnameBody, HostnameDeleted, HostnameReplaced, HostnameWithdrawn, Origin,
+    PurgeRequested, PurgeScope, Scheme,
 };
 use headwater_events::edge::*;
 use headwater_events::event::*;
-use headwater_events::ids::{ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{
+    CertificateId, ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
+};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -247,6 +250,32 @@ fn endpoints() -> Endpoints {
     Endpoints { zone: name("edge.example.net"), ttl: 300, pools: [("shared".to_owned(), edges)].into() }
 }
 
+fn certificate(version: u32, fingerprint: &str) -> CertificateBody {
+    CertificateBody {
+        id: CertificateId::from_uuid(id(7)),
+        version,
+        source: CertificateSource::Custom,
+        names: vec!["*.example.com".into(), "example.com".into()],
+        issuer: "C=XX, O=Example Trust, CN=Example Intermediate".into(),
+        serial: "0b".repeat(16),
+        fingerprint: fingerprint.repeat(32),
+        key: "p-256".into(),
+        not_before: AT,
+        not_after: AT,
+        chain: "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n".into(),
+    }
+}
+
+fn certificate_samples() -> Vec<Event> {
+    vec![
+        Event::CertificateReplaced(Box::new(CertificateReplaced {
+            before: Some(certificate(1, "ab")),
+            after: certificate(2, "cd"),
+        })),
+        Event::CertificateDeleted(Box::new(CertificateDeleted { before: certificate(2, "cd") })),
+    ]
+}
+
 fn edge_samples() -> Vec<Event> {
     let settings = |external_id: Option<&str>| EdgeSettings {
         country: "DE".into(),
@@ -299,8 +328,15 @@ fn golden() -> PathBuf {
 
 #[test]
 fn every_event_that_was_ever_written_is_read_and_written_the_same() {
-    let samples =
-        [domain_samples(), account_samples(), target_samples(), site_samples(), edge_samples()].concat();
+    let samples = [
+        domain_samples(),
+        account_samples(),
+        target_samples(),
+        site_samples(),
+        certificate_samples(),
+        edge_samples(),
+    ]
+    .concat();
     let sampled: BTreeSet<_> = samples.iter().map(|event| (event.type_name(), event.schema())).collect();
     assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "one sample of each type");
     for event in &samples {

@@ -153,8 +153,8 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
 }
 
 /// Kinds of operations that are carried out on edges as well as on DNS clusters.
-pub const EDGE_KINDS: [&str; 4] =
-    ["domain.hostname", "domain.cache", "domain.purge", "domain.rollback_edges"];
+pub const EDGE_KINDS: [&str; 5] =
+    ["domain.hostname", "domain.cache", "domain.purge", "domain.rollback_edges", "domain.certificate"];
 
 fn operation_kind(event: &Event) -> &'static str {
     match event {
@@ -170,6 +170,7 @@ fn operation_kind(event: &Event) -> &'static str {
         // One that leaves the edges alone waits for no cell.
         Event::DomainRolledBack(back) if back.edges => "domain.rollback_edges",
         Event::DomainRolledBack(_) => "domain.rollback",
+        Event::CertificateReplaced(_) | Event::CertificateDeleted(_) => "domain.certificate",
         _ => "domain.rrsets",
     }
 }
@@ -264,6 +265,13 @@ fn site_change(e: &Folded<'_>, id: DomainId, event: &Event) -> Option<Value> {
             "do": "purge_put", "id": id, "purge": purge.purge, "scope": purge.scope, "epoch": purge.after,
             "operation": e.operation, "revision": e.revision, "at": e.at,
         }),
+        Event::CertificateReplaced(put) => json!({
+            "do": "certificate_put", "id": id, "certificate": put.after.id, "version": put.after.version,
+            "body": put.after, "revision": e.revision,
+        }),
+        Event::CertificateDeleted(_) => {
+            json!({"do": "certificate_delete", "id": id, "revision": e.revision})
+        }
         _ => return None,
     })
 }

@@ -27,6 +27,8 @@ pub fn affects_edges(event: &Event) -> bool {
             | Event::HostnameWithdrawn(_)
             | Event::CacheChanged(_)
             | Event::PurgeRequested(_)
+            | Event::CertificateReplaced(_)
+            | Event::CertificateDeleted(_)
             | Event::DomainDeleted(_)
             | Event::DomainRestored(_)
     )
@@ -120,6 +122,7 @@ mod tests {
             hostnames,
             cache: CachePolicy::default(),
             epoch: 0,
+            certificate: None,
         };
         Known { site, served, told }
     }

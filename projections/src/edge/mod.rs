@@ -7,7 +7,7 @@ mod sql;
 mod store;
 
 pub use change::{Known, Touch, Write, affects_edges, touched, write};
-pub use render::{RenderFault, Rendered, Site, render};
+pub use render::{KeyName, RenderFault, Rendered, Site, render};
 pub use sql::ALL;
 
 use crate::follow::{Logged, Projection};

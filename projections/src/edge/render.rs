@@ -2,16 +2,17 @@
 //! readers would refuse is refused here.
 
 use headwater_edge_wire::artifact::{
-    ARTIFACT_SCHEMA, Artifact, ArtifactBudget, Backup, Cache, Health, Hostname, Origin, Profile, Scheme,
-    Security,
+    ARTIFACT_SCHEMA, Artifact, ArtifactBudget, Backup, Cache, Certificate, Health, Hostname, Origin, Profile,
+    Scheme, Security,
 };
 use headwater_edge_wire::canonical::CanonicalError;
 use headwater_edge_wire::check::Fault;
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::ids::{self as wire, AgentRange, OutOfRange};
 use headwater_events::dns::{DomainName, OwnerName};
-use headwater_events::domain::{self, CachePolicy, HostnameBody};
-use headwater_events::ids::{DomainId, Revision};
+use headwater_events::domain::{self, CachePolicy, CertificateBody, HostnameBody, covers};
+use headwater_events::ids::{CertificateId, DomainId, Revision};
+use serde::{Deserialize, Serialize};
 
 /// Faults of one artifact that are told.
 const TOLD_MAX_FAULTS: usize = 10;
@@ -31,6 +32,8 @@ pub struct Site {
     pub cache: CachePolicy,
     /// Part of every key of the cache.
     pub epoch: u64,
+    /// What its names are proven with.
+    pub certificate: Option<CertificateBody>,
 }
 
 /// An artifact's canonical bytes and their checksum.
@@ -40,6 +43,17 @@ pub struct Rendered {
     pub bytes: Vec<u8>,
     /// Their checksum: the artifact's name.
     pub checksum: Checksum,
+    /// The certificates whose keys go with it.
+    pub keys: Vec<KeyName>,
+}
+
+/// Which version of which certificate a key is for, as `edge.domains` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyName {
+    /// The certificate.
+    pub id: CertificateId,
+    /// Its version.
+    pub version: u32,
 }
 
 /// Why a site has no artifact.
@@ -69,6 +83,9 @@ pub fn render(site: &Site, budget: ArtifactBudget) -> Result<Rendered, RenderFau
     let mut hostnames: Vec<Hostname> =
         site.hostnames.iter().map(|(owner, body)| hostname(owner.absolute(&site.name), body)).collect();
     hostnames.sort_by(|a, b| a.name.cmp(&b.name));
+    let shown = site.certificate.as_ref().map(|body| (body, names_shown(body, &hostnames)));
+    let shown = shown.filter(|(_, names)| !names.is_empty());
+    let keys = shown.iter().map(|(body, _)| KeyName { id: body.id, version: body.version }).collect();
     let artifact = Artifact {
         schema: ARTIFACT_SCHEMA,
         agent: AgentRange::CURRENT,
@@ -78,10 +95,26 @@ pub fn render(site: &Site, budget: ArtifactBudget) -> Result<Rendered, RenderFau
         hostnames,
         cache: cache(&site.cache, site.epoch),
         security: Security { profile: Profile::Standard },
-        certificates: Vec::new(),
+        certificates: shown.into_iter().map(|(body, names)| certificate(body, names)).collect(),
     };
     let (bytes, checksum) = artifact.checked().map_err(RenderFault::Rules)?.bytes(budget)?;
-    Ok(Rendered { bytes, checksum })
+    Ok(Rendered { bytes, checksum, keys })
+}
+
+/// The names of a certificate that some proxied name needs. The others are nothing to an edge: they may be another
+/// domain's, or nobody's.
+fn names_shown(body: &CertificateBody, hostnames: &[Hostname]) -> Vec<String> {
+    let is_needed = |name: &&String| hostnames.iter().any(|hostname| covers(name, &hostname.name));
+    body.names.iter().filter(is_needed).cloned().collect()
+}
+
+fn certificate(body: &CertificateBody, names: Vec<String>) -> Certificate {
+    Certificate {
+        id: wire::CertificateId::from_uuid(body.id.as_uuid()),
+        version: wire::Version::from(body.version),
+        names,
+        chain_pem: body.chain.clone(),
+    }
 }
 
 fn hostname(name: String, body: &HostnameBody) -> Hostname {

@@ -2,8 +2,9 @@
 
 /// $1 domains: each that edges know of, with what is published of it now.
 pub(super) const SITES: &str = "select s.domain_id, d.name, d.status, s.edge_revision, s.cache, s.cache_epoch, \
-     e.domain_id is not null, e.checksum \
+     e.domain_id is not null, e.checksum, c.body \
      from desired.sites s join desired.domains d on d.id = s.domain_id \
+     left join desired.certificates c on c.domain_id = s.domain_id \
      left join edge.domains e on e.domain_id = s.domain_id where s.domain_id = any($1) order by s.domain_id";
 
 /// $1 domains.
@@ -15,18 +16,18 @@ pub(super) const PUT_ARTIFACTS: &str = "insert into edge.artifacts as a (checksu
      on conflict (checksum) do update set bytes = excluded.bytes, unused_since = null \
      where a.bytes <> excluded.bytes or a.unused_since is not null";
 
-/// $1 … $9 domain, name, sequence, revision, checksum, size, key, signature, removed. Where nobody signs now, what was
+/// $1 … $10 domain, name, sequence, revision, checksum, size, key, signature, removed, keys of certificates. Where nobody signs now, what was
 /// signed of the same bytes stays.
 pub(super) const PUT_DOMAINS: &str = "insert into edge.domains as t \
-     (domain_id, name, sequence, revision, checksum, size, key_id, signature, removed) \
+     (domain_id, name, sequence, revision, checksum, size, key_id, signature, removed, keys) \
      select * from unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::integer[], \
-     $7::bytea[], $8::bytea[], $9::boolean[]) \
+     $7::bytea[], $8::bytea[], $9::boolean[], $10::jsonb[]) \
      on conflict (domain_id) do update set name = excluded.name, sequence = excluded.sequence, \
      revision = excluded.revision, checksum = excluded.checksum, size = excluded.size, \
      key_id = case when t.checksum = excluded.checksum then coalesce(excluded.key_id, t.key_id) else excluded.key_id end, \
      signature = case when t.checksum = excluded.checksum then coalesce(excluded.signature, t.signature) \
                       else excluded.signature end, \
-     removed = excluded.removed, fault = null";
+     removed = excluded.removed, keys = excluded.keys, fault = null";
 
 /// $1 … $5 domain, name, sequence, revision, fault: what is published stays; where nothing is, a removed row says why.
 pub(super) const PUT_FAULTS: &str = "insert into edge.domains as t (domain_id, name, sequence, revision, removed, fault) \

@@ -6,7 +6,7 @@ use super::{Edge, sql};
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::sign::Signature;
 use headwater_events::dns::{DomainName, OwnerName};
-use headwater_events::domain::{CachePolicy, HostnameBody};
+use headwater_events::domain::{CachePolicy, CertificateBody, HostnameBody};
 use headwater_events::event::DomainStatus;
 use headwater_events::ids::{DomainId, Revision};
 use sqlx::Row;
@@ -34,6 +34,7 @@ pub(super) async fn load(
         let name: &str = row.try_get(1)?;
         let status: &str = row.try_get(2)?;
         let cache: Option<Json<CachePolicy>> = row.try_get(4)?;
+        let certificate: Option<Json<CertificateBody>> = row.try_get(8)?;
         let site = Site {
             id,
             name: DomainName::parse(name).map_err(|_| odd("name"))?,
@@ -41,6 +42,7 @@ pub(super) async fn load(
             hostnames: Vec::new(),
             cache: cache.map_or_else(CachePolicy::default, |Json(cache)| cache),
             epoch: u64::try_from(row.try_get::<i64, _>(5)?).map_err(|_| odd("cache_epoch"))?,
+            certificate: certificate.map(|Json(body)| body),
         };
         let served = DomainStatus::from_name(status).ok_or_else(|| odd("status"))?.is_served();
         known.insert(id, (Known { site, served, told: row.try_get(6)? }, row.try_get(7)?));
@@ -134,6 +136,7 @@ async fn put(transaction: &mut PgConnection, puts: &[Put]) -> Result<(), sqlx::E
         .await?;
     let published = |row: &Put| row.1.as_ref().map(|(one, _)| one.checksum.as_bytes().to_vec());
     let signature = |row: &Put| row.1.as_ref().and_then(|(_, signature)| *signature);
+    let keys = |row: &Put| Json(row.1.as_ref().map(|(one, _)| one.keys.clone()).unwrap_or_default());
     let size =
         |row: &Put| row.1.as_ref().map_or(0, |(one, _)| i32::try_from(one.bytes.len()).unwrap_or(i32::MAX));
     sqlx::query(sql::PUT_DOMAINS)
@@ -146,6 +149,7 @@ async fn put(transaction: &mut PgConnection, puts: &[Put]) -> Result<(), sqlx::E
         .bind(puts.iter().map(|row| signature(row).map(|s| s.key.as_bytes().to_vec())).collect::<Vec<_>>())
         .bind(puts.iter().map(|row| signature(row).map(|s| s.value.as_bytes().to_vec())).collect::<Vec<_>>())
         .bind(puts.iter().map(|row| row.1.is_none()).collect::<Vec<_>>())
+        .bind(puts.iter().map(keys).collect::<Vec<_>>())
         .execute(transaction)
         .await
         .map(|_| ())

@@ -22,6 +22,7 @@ pub mod reference;
 pub mod rrset;
 pub mod site;
 pub mod status;
+pub mod tls;
 pub mod token;
 pub mod wait;
 pub mod zone;
@@ -97,6 +98,9 @@ pub enum ClientCommand {
     /// Lets go of everything that edges keep of a domain
     #[command(after_help = site::PURGE_EXAMPLES)]
     Purge(site::PurgeArgs),
+    /// The certificate of a domain
+    #[command(subcommand)]
+    Tls(tls::TlsCommand),
     /// A domain as a zone file
     #[command(subcommand)]
     Zone(zone::ZoneCommand),
@@ -209,6 +213,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Hostname(command) => site::run_hostname(&console, command).await,
         ClientCommand::Cache(command) => site::run_cache(&console, command).await,
         ClientCommand::Purge(args) => site::run_purge(&console, args).await,
+        ClientCommand::Tls(command) => tls::run(&console, command).await,
         ClientCommand::Zone(command) => zone::run(&console, command).await,
         ClientCommand::Op(command) => op::run(&console, command).await,
         ClientCommand::Events(command) => events::run(&console, command).await,

@@ -9,6 +9,7 @@ pub mod edge;
 pub mod history;
 pub mod rrset;
 pub mod site;
+pub mod tls;
 
 use headwater_events::actor::{self as policy, ActorKind};
 use headwater_events::domain::LabelsPatch;

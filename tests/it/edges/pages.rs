@@ -29,7 +29,7 @@ fn verified(answer: &Answer, pins: &Pins) -> (Page, Pins) {
 }
 
 /// Everything from the beginning to the head.
-async fn follow(agent: &Agent, mut pins: Pins) -> (Vec<Page>, Pins) {
+pub async fn follow(agent: &Agent, mut pins: Pins) -> (Vec<Page>, Pins) {
     let mut pages = Vec::new();
     loop {
         let answer = agent.get(&format!("manifest?after={}", pins.through)).await.expect(200);
@@ -43,12 +43,12 @@ async fn follow(agent: &Agent, mut pins: Pins) -> (Vec<Page>, Pins) {
     }
 }
 
-fn live(pages: &[Page]) -> Vec<&LiveDescriptor> {
+pub fn live(pages: &[Page]) -> Vec<&LiveDescriptor> {
     let all = pages.iter().flat_map(|page| &page.descriptors);
     all.filter_map(|one| if let Descriptor::Live(live) = one { Some(live) } else { None }).collect()
 }
 
-async fn bulk(agent: &Agent, method: Method, path: &str, body: Value) -> Vec<u8> {
+pub async fn bulk(agent: &Agent, method: Method, path: &str, body: Value) -> Vec<u8> {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     let answer = agent.try_send(method, path, body).await.unwrap();
     assert_eq!(

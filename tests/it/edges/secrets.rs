@@ -20,7 +20,14 @@ use super::lab::Lab;
 
 /// Every log line of this test's thread, which all of its tasks run on.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// What was written so far.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -42,7 +49,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 /// Every row of every table, as text.
-async fn everything(lab: &Lab) -> String {
+pub async fn everything(lab: &Lab) -> String {
     let tables: Vec<String> = sqlx::query_scalar(
         "select format('%I.%I', schemaname, tablename) from pg_tables \
          where schemaname not in ('pg_catalog', 'information_schema')",
@@ -63,7 +70,7 @@ async fn everything(lab: &Lab) -> String {
 }
 
 /// Every spelling in which bytes could slip out.
-fn spellings(secret: &[u8]) -> Vec<String> {
+pub fn spellings(secret: &[u8]) -> Vec<String> {
     let middle = &secret[secret.len() / 3..secret.len() / 3 * 2 + 1];
     let mut all = vec![hex::encode(secret), hex::encode_upper(secret), hex::encode(middle)];
     all.push(STANDARD.encode(secret));
@@ -130,7 +137,7 @@ async fn no_secret_stands_anywhere_in_clear() {
     let ring = std::fs::read_to_string(&lab.key_file).unwrap();
     secrets.push(hex::decode(ring.trim().rsplit(' ').next().unwrap()).unwrap());
 
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let log = lines.text();
     assert!(log.contains("the log is being watched"), "{log:?}");
     let database = everything(&lab).await;
     assert!(database.contains("edge.identity_issued") && database.contains(&hex::encode(&sealed[0].3)));

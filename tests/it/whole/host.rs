@@ -87,12 +87,34 @@ impl Host {
         kill(Pid::from_raw(agent.id().cast_signed()), signal).unwrap();
     }
 
-    /// `kill -9` of the agent and of every nginx, as a power failure does it.
-    pub fn power_off(&mut self) {
+    /// `kill -9` of the agent alone.
+    pub fn kill_agent(&mut self) {
         if let Some(mut agent) = self.agent.take() {
             agent.kill().unwrap();
             agent.wait().unwrap();
         }
+    }
+
+    /// Where a cell listens for TLS.
+    pub fn https(&self, cell: usize) -> SocketAddr {
+        self.cells[cell][1].port().address()
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> PathBuf {
+        self.home.dir().join("state")
+    }
+
+    /// The processes of a cell's nginx that serve.
+    pub fn workers(&self, cell: usize) -> String {
+        let file = self.state().join(format!("cell-{cell}/run/nginx.pid"));
+        let master = std::fs::read_to_string(file).unwrap().trim().to_owned();
+        std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap()
+    }
+
+    /// `kill -9` of the agent and of every nginx, as a power failure does it.
+    pub fn power_off(&mut self) {
+        self.kill_agent();
         for cell in 0..self.cells.len() {
             let file = self.home.dir().join(format!("state/cell-{cell}/run/nginx.pid"));
             let text = std::fs::read_to_string(file).unwrap_or_default();

@@ -3,6 +3,7 @@
 
 mod drain;
 mod host;
+mod tls;
 
 use nix::sys::signal::Signal;
 use reqwest::Method;
@@ -73,7 +74,7 @@ fn proxied(host: &Host, owner: &str) -> (String, Value) {
 }
 
 /// A platform with a cluster, a domain, and an edge host that is enrolled as its operator is told to.
-async fn lived() -> (Platform, Api, DnsStack, Host) {
+async fn lived(cells: usize) -> (Platform, Api, DnsStack, Host) {
     let stack = DnsStack::start(1).await;
     let sites = "[sites]\nunsafe_allow_loopback_origins = true\n[deploy]\npoll_milliseconds = 100\n";
     let on = Platform::with("heartbeat_seconds = 1\n", sites).await;
@@ -87,16 +88,16 @@ async fn lived() -> (Platform, Api, DnsStack, Host) {
     let domain = json!({"name": "example.test", "force_active": true});
     let made = api.call(Method::POST, "/api/domains", Some(domain)).await;
     assert_eq!(api.ended(&made).await["state"], "succeeded");
-    let cells = CELLS.to_string();
-    let create = ["edge", "create", "fra1", "--country", "DE", "--continent", "EU", "--cells", &cells];
+    let count = cells.to_string();
+    let create = ["edge", "create", "fra1", "--country", "DE", "--continent", "EU", "--cells", &count];
     let command = on.expect(0, &create).await.out;
-    let mut host = Host::new(CELLS).await;
+    let mut host = Host::new(cells).await;
     host.enroll(command.trim());
     host.start();
     let served = || async { on.json(&["edge", "status", "fra1"]).await };
     eventually("every cell is in service", served, |edge| {
-        let cells = edge["cell_states"].as_array().unwrap();
-        cells.len() == CELLS && cells.iter().all(|cell| cell["ready"] == true)
+        let states = edge["cell_states"].as_array().unwrap();
+        states.len() == cells && states.iter().all(|cell| cell["ready"] == true)
     })
     .await;
     (on, api, stack, host)
@@ -104,7 +105,7 @@ async fn lived() -> (Platform, Api, DnsStack, Host) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostname_is_served_purged_and_outlives_the_control_plane() {
-    let (mut on, api, _stack, mut host) = lived().await;
+    let (mut on, api, _stack, mut host) = lived(CELLS).await;
     let (path, body) = proxied(&host, "www");
     api.everywhere(Method::PUT, &path, body).await;
     // Once it has succeeded, the cell that the domain is placed on serves it, and keeps what it got.

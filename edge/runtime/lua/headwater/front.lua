@@ -74,10 +74,7 @@ function M.tls()
   if not h then return unknown(host) end
   local sni = var.ssl_server_name
   if sni ~= host then
-    local name = sni and lower(sni)
-    local id = name and state.covering(name)
-    local other = name and not id and state.find(name)
-    if other then id = other.id end
+    local id = sni and state.owner(lower(sni))
     if id ~= h.id then return refuse("421") end
   end
   return serve(h)

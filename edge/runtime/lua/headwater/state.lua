@@ -27,7 +27,7 @@ local M = {
 local records = Map.new()     -- domain id -> record
 local names = Map.new()       -- hostname -> domain id; *.example.com stands as /example.com, which nginx takes for no Host
 local certs = Map.new()       -- name of a certificate -> domain id
-local shown = Recent.new(CERTS_MAX)       -- name of a certificate -> {chain, key_file, domain}
+local shown = Recent.new(CERTS_MAX)       -- domain id/name of a certificate -> {chain, key_file, domain}
 local seen            -- the link that was last looked at, good or bad
 local refused         -- {generation, reason} of the last refusal, until a later generation is served
 local loaded_at = 0
@@ -164,7 +164,7 @@ local function drop(id, r)
   for _, c in ipairs(domains.certs(r)) do
     for _, name in ipairs(c.names) do
       if certs:get(name) == id then certs:set(name, nil) end
-      shown:forget(name)
+      shown:forget(id .. "/" .. name)
     end
   end
   records:set(id, nil)
@@ -187,7 +187,7 @@ local function apply(n, changes, new, whole)
     new.names:each(function(name, id) names:set(name, id) end)
     new.certs:each(function(name, id)
       certs:set(name, id)
-      shown:forget(name)
+      shown:forget(id .. "/" .. name)
     end)
     M.count = M.count + new.count
   end
@@ -294,19 +294,33 @@ function M.covering(name)
   return id, name
 end
 
---- The certificate for a TLS name: {chain, key_file, domain}.
+--- The id of the domain that a TLS name belongs to: the one that serves it, else the one whose certificate covers it.
+function M.owner(name)
+  local h = M.find(name)
+  if h then return h.id end
+  return (M.covering(name))
+end
+
+--- The certificate for a TLS name: {chain, key_file, domain}. A name that a domain serves is proven by that domain's own
+-- certificates alone: those of others may be for it too, but their keys are in other hands.
 function M.certificate(name)
-  local id, key = M.covering(name)
-  if not id then return nil end
+  local id = M.owner(name)
+  local r = id and records:get(id)
+  if not r then return nil end
+  local at = name:find(".", 1, true)
+  local wildcard = at and "*" .. name:sub(at)
+  local key = id .. "/" .. (certs:get(name) and name or wildcard or name)
   local c = shown.young[key] or shown:again(key)
   if c then return c end
-  local r = records:get(id)
+  local found
   for _, each in ipairs(domains.certs(r)) do
     for _, own in ipairs(each.names) do
-      if own == key then c = { chain = each.chain, key_file = each.key_file, domain = id } end
+      if own == name or own == wildcard and found ~= name then
+        c, found = { chain = each.chain, key_file = each.key_file, domain = id }, own
+      end
     end
   end
-  shown:keep(key, c)
+  if c then shown:keep(id .. "/" .. found, c) end
   return c
 end
 
