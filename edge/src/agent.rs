@@ -279,8 +279,11 @@ fn publish(shared: &Shared, delivery: &Delivery) {
     for cell in &delivery.cells {
         let detail = delivery.faults.get(&cell.number).cloned();
         let known = status.cells.iter_mut().find(|known| known.cell == cell.number);
+        let loaded = cell.place().1;
         match known {
-            Some(known) => (known.generation, known.detail) = (cell.generation(), detail),
+            Some(known) => {
+                (known.generation, known.loaded, known.detail) = (cell.generation(), loaded, detail);
+            }
             None => status.cells.push(CellStatus {
                 cell: cell.number,
                 pid: None,
@@ -290,6 +293,7 @@ fn publish(shared: &Shared, delivery: &Delivery) {
                 generation: cell.generation(),
                 epoch: Epoch::ZERO,
                 sequence: Sequence::ZERO,
+                loaded,
                 domains: 0,
                 detail,
             }),

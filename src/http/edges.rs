@@ -25,7 +25,7 @@ use super::{Problem, answer, page};
 use crate::app::App;
 use crate::command::{Aside, Command};
 use crate::edge::token::{self, Drawn};
-use crate::query::edges::{self, EdgeFilter, StoredEdge};
+use crate::query::edges::{self, EdgeFilter, StoredCell, StoredEdge};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -152,10 +152,15 @@ async fn get(
     let lag = edges::lag(&app.pool, stored.acked.unwrap_or(0)).await?;
     let most = i64::from(headwater_events::edge::CELLS_MAX_COUNT);
     let cells = edges::cells(&app.pool, Some(id), None, most).await?;
+    let mut refused = edges::cell_refusals(&app.pool, &[id]).await?;
+    let mut shown = |cell: StoredCell| {
+        let refusal = refused.remove(&(cell.edge, cell.number));
+        Cell::new(cell, refusal)
+    };
     Ok(Json(EdgeDetail {
         edge: stored.into(),
         lag,
-        cell_states: cells.into_iter().map(Cell::from).collect(),
+        cell_states: cells.into_iter().map(&mut shown).collect(),
         refusals: edges::refusals(&app.pool, id).await?,
     }))
 }

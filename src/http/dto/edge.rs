@@ -221,12 +221,21 @@ pub struct Cell {
     /// When it said so.
     #[schema(value_type = Option<String>, format = DateTime)]
     acked_at: Option<Timestamp>,
+    /// The last change that is written for it on its host, by the last heartbeat.
+    loaded: Option<i64>,
+    /// The last change that it serves: what it acknowledged.
+    active: Option<i64>,
+    /// How many changes it does not serve yet.
+    lag: i64,
+    /// The newest refusal of a domain that stands on it; what the domain had before is served.
+    refusal: Option<Refusal>,
     /// What its agent said of it last.
     report: Option<Value>,
 }
 
-impl From<StoredCell> for Cell {
-    fn from(stored: StoredCell) -> Self {
+impl Cell {
+    /// A cell with what it refused last.
+    pub fn new(stored: StoredCell, refusal: Option<Refusal>) -> Self {
         let says = |key: &str| {
             stored
                 .report
@@ -245,6 +254,10 @@ impl From<StoredCell> for Cell {
             desired: stored.desired,
             acked: stored.acked,
             acked_at: stored.acked_at,
+            loaded: stored.report.as_ref().and_then(|report| report.get("loaded")?.as_i64()),
+            active: stored.acked,
+            lag: stored.lag,
+            refusal,
             report: stored.report,
         }
     }
