@@ -279,7 +279,8 @@ fn publish(shared: &Shared, delivery: &Delivery) {
     for cell in &delivery.cells {
         let detail = delivery.faults.get(&cell.number).cloned();
         let known = status.cells.iter_mut().find(|known| known.cell == cell.number);
-        let loaded = cell.place().1;
+        // A generation is not written where nothing of a page stands on the cell.
+        let loaded = if delivery.is_current(cell) { delivery.index.cursor().1 } else { cell.place().1 };
         match known {
             Some(known) => {
                 (known.generation, known.loaded, known.detail) = (cell.generation(), loaded, detail);

@@ -116,7 +116,8 @@ impl Edge {
             name: PROGRAM.to_owned(),
             program,
             args: ["run".into(), "--config".into(), config.into()].into(),
-            env: Vec::new(),
+            // Its log is a file.
+            env: vec![("NO_COLOR".to_owned(), "1".to_owned())],
             account: Account::Own,
             dir: home.dir().to_owned(),
             log: home.log(PROGRAM),

@@ -190,7 +190,7 @@ impl Demo {
             edge: host.http(),
             cells: host.cells().to_vec(),
             origin: origin.address(),
-            page: format!("/tour/{}", uuid::Uuid::now_v7()),
+            page: format!("/tour/{:08x}", rand::random::<u32>()),
             manifest: Arc::clone(&manifest),
             holds: supervisor.holds(),
         };
