@@ -29,7 +29,9 @@ test: prepare ## all tests, on real servers
 check: ## format, lints, documentation, dependencies, generated files
 	@scripts/check
 
-bench: prepare ## the table of docs/BENCHMARKS.md (BENCH=full or BENCH=name,…)
+bench: ## the table of docs/BENCHMARKS.md (BENCH=full or BENCH=name,…)
+	@scripts/prepare wrk
+	@$(CARGO) build --release --package headwater-edge
 	@$(CARGO) bench --bench table
 
 torture: prepare ## the long campaigns of faults

@@ -7,6 +7,7 @@
 
 mod append;
 mod bulk;
+mod edge;
 mod load;
 mod propagation;
 mod put;
@@ -23,18 +24,35 @@ use report::Report;
 use system::System;
 
 /// The parts of the table, in the order in which they run: later ones read what earlier ones wrote.
-const PARTS: [&str; 7] = ["append", "put", "zone", "propagation", "bulk", "sse", "rebuild"];
+const PARTS: [&str; 11] = [
+    "append",
+    "put",
+    "zone",
+    "propagation",
+    "bulk",
+    "sse",
+    "rebuild",
+    "edge-hit",
+    "edge-change",
+    "edge-purge",
+    "edge-load",
+];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let wanted = std::env::var("BENCH").unwrap_or_default();
     let full = wanted.split(',').any(|part| part == "full");
+    // `edge` picks every part of that name.
+    let is_of = |part: &str, name: &str| {
+        part.strip_prefix(name)
+            .is_some_and(|rest| rest.is_empty() || (rest.starts_with('-') && !name.is_empty()))
+    };
     let picked =
-        |part: &str| wanted.is_empty() || wanted == "full" || wanted.split(',').any(|name| name == part);
-    if let Some(unknown) =
-        wanted.split(',').find(|part| !part.is_empty() && *part != "full" && !PARTS.contains(part))
-    {
+        |part: &str| wanted.is_empty() || wanted == "full" || wanted.split(',').any(|name| is_of(part, name));
+    let is_known =
+        |name: &str| name.is_empty() || name == "full" || PARTS.iter().any(|part| is_of(part, name));
+    if let Some(unknown) = wanted.split(',').find(|name| !is_known(name)) {
         anyhow::bail!("BENCH names {unknown}, which is not one of {}", PARTS.join(", "));
     }
     eprintln!("bench: starting the system");
@@ -49,6 +67,10 @@ async fn main() -> anyhow::Result<()> {
             "propagation" => propagation::run(&system, &mut report).await?,
             "bulk" => bulk::run(&system, &mut report).await?,
             "sse" => stream::run(&system, &mut report).await?,
+            "edge-hit" => edge::hits(&mut report).await?,
+            "edge-change" => edge::changes(&system, &mut report).await?,
+            "edge-purge" => edge::purges(&system, &mut report).await?,
+            "edge-load" => edge::load(&system, &mut report).await?,
             _ => rebuild::run(&system, &mut report, full).await?,
         }
     }

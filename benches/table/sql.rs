@@ -64,3 +64,29 @@ pub const COPY_RECORDS_IN: &str = "copy scratch_records (domain_id, name, type, 
 pub const DROP_SCRATCH: &str = "drop table scratch_records";
 
 pub const COUNT_RECORDS: &str = "select count(*) from records where type is not null";
+
+/// The tenant of the platform.
+pub const PLATFORM_TENANT: &str = "select tenant_id from desired.platform";
+
+/// $1 domain, $2 revision: how many cells say that they serve it; no row before it is published.
+pub const CELLS_THAT_SERVE: &str = "select (select count(*) from edge.acks a cross join log_meta m \
+     where a.epoch = m.edge_epoch and a.sequence >= d.sequence) from edge.domains d where d.name = $1 and d.revision >= $2";
+
+/// How many cells say that they serve everything.
+pub const CELLS_THAT_SERVE_ALL: &str = "select count(*) from edge.acks a cross join log_meta m \
+     where a.epoch = m.edge_epoch and a.sequence >= (select max(sequence) from edge.domains)";
+
+/// Whether the projections have taken the whole log in as it was at position $1, and everything is signed.
+pub const IS_ALL_PUBLISHED: &str = "select coalesce((select position from projection_cursors where name = 'edge'), 0) >= $1 \
+     and not exists (select from projection_cursors where position < $1) \
+     and not exists (select from edge.domains where checksum is not null and signature is null)";
+
+/// Ends the operations of what was made before anybody could carry it out.
+pub const END_OPERATIONS: &str = "update operations.operations set state = 'succeeded', finished_at = now() \
+     where state in ('pending', 'running')";
+
+/// Rows written: of acknowledgements, and of all tables but what heartbeats write.
+pub const ROWS_WRITTEN: &str = "select \
+     coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) filter (where relname = 'acks'), 0)::bigint, \
+     coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint from pg_stat_user_tables \
+     where relname not in ('heartbeats', 'edge_identities', 'edge_tokens')";

@@ -278,8 +278,12 @@ fn publish(shared: &Shared, delivery: &Delivery) {
     for cell in &delivery.cells {
         let detail = delivery.faults.get(&cell.number).cloned();
         let known = status.cells.iter_mut().find(|known| known.cell == cell.number);
+        // A generation is not written where nothing of a page stands on the cell.
+        let loaded = if delivery.is_current(cell) { delivery.index.cursor().1 } else { cell.place().1 };
         match known {
-            Some(known) => (known.generation, known.detail) = (cell.generation(), detail),
+            Some(known) => {
+                (known.generation, known.loaded, known.detail) = (cell.generation(), loaded, detail);
+            }
             None => status.cells.push(CellStatus {
                 cell: cell.number,
                 pid: None,
@@ -289,6 +293,7 @@ fn publish(shared: &Shared, delivery: &Delivery) {
                 generation: cell.generation(),
                 epoch: Epoch::ZERO,
                 sequence: Sequence::ZERO,
+                loaded,
                 domains: 0,
                 detail,
             }),

@@ -82,6 +82,7 @@ impl Builder {
         };
         fail::fail_point!("edge.verify.after");
         fail::fail_point!("edge.compile.before");
+        planted(&descriptor.domain)?;
         let keys = self.open_keys(&descriptor, content_key)?;
         let compiled =
             compile(&artifact, &keys).map_err(|error| Refusal::new(error.code(), error.to_string()))?;
@@ -114,6 +115,20 @@ impl Builder {
         }
         Ok(keys)
     }
+}
+
+/// Refuses the domain that a test names: a fault that no artifact of this control plane has.
+#[cfg(feature = "failpoints")]
+fn planted(domain: &str) -> Result<(), Refusal> {
+    match std::env::var("HEADWATER_EDGE_REFUSES") {
+        Ok(name) if name == domain => Err(Refusal::new("does_not_compile", "a fault that a test planted")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn planted(_: &str) -> Result<(), Refusal> {
+    Ok(())
 }
 
 fn refused(refusal: &ArtifactRefusal) -> Refusal {

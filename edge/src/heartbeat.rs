@@ -27,6 +27,7 @@ pub fn heartbeat(status: &Status, sequence: Sequence, workers: &[u16], now: Time
             https_ready: cell.ready && cell.https_ready,
             epoch: cell.epoch,
             sequence: cell.sequence,
+            loaded: Some(cell.loaded),
             domains: cell.domains,
             connections: 0,
             connections_max: u32::from(workers.get(at).copied().unwrap_or(0))

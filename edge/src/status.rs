@@ -81,6 +81,9 @@ pub struct CellStatus {
     pub epoch: Epoch,
     /// The last change that every worker serves.
     pub sequence: Sequence,
+    /// The last change that is written for it.
+    #[serde(default)]
+    pub loaded: Sequence,
     /// How many domains it holds.
     pub domains: u32,
     /// What is wrong.

@@ -54,8 +54,19 @@ pub(super) struct Settings {
     database_url: Secret,
     api: SocketAddr,
     metrics: SocketAddr,
+    edge_control: SocketAddr,
     dns: SocketAddr,
     clusters: Vec<Cluster>,
+}
+
+/// The addresses that the control plane listens at.
+pub(super) struct Listeners {
+    /// The API.
+    pub(super) api: Port,
+    /// The private one.
+    pub(super) metrics: Port,
+    /// Of edges.
+    pub(super) edge_control: Port,
 }
 
 impl Settings {
@@ -64,8 +75,7 @@ impl Settings {
         home: &Home,
         control: &Postgres,
         dns: &DnsStack,
-        api: Port,
-        metrics: Port,
+        listeners: &Listeners,
     ) -> Result<Self> {
         let dir = home.dir().to_owned();
         let database_url = control.url(DatabaseName::HEADWATER.as_str());
@@ -87,8 +97,9 @@ impl Settings {
             config: dir.join("headwater.toml"),
             token_file: dir.join("admin-token"),
             database_url,
-            api: api.address(),
-            metrics: metrics.address(),
+            api: listeners.api.address(),
+            metrics: listeners.metrics.address(),
+            edge_control: listeners.edge_control.address(),
             dns: dns.dnsdist.address(),
             clusters,
             dir,
@@ -106,12 +117,15 @@ impl Settings {
              [dns]\nnameservers = [{nameservers}]\nhostmaster = \"hostmaster.example.net\"\n\n\
              [deploy]\npoll_milliseconds = 200\n\n\
              [sites]\nunsafe_allow_loopback_origins = true\n\n\
+             [edge_control]\nlisten = \"{edge_control}\"\nheartbeat_seconds = 1\n\
+             registrations_per_hour = 1000000\nrequests_per_minute = 1000000\n\n\
              # A demo has one user, who may want to see how fast it is.\n\
              [limits]\ndomains_per_tenant = 1000000\nstreams_per_token = 10000\nstreams_per_tenant = 10000\n\
              mutations_per_minute = 10000000\nreads_per_minute = 10000000\n\n\
              [client]\nurl = \"http://{api}\"\ntoken_file = \"admin-token\"\n",
             api = self.api,
             metrics = self.metrics,
+            edge_control = self.edge_control,
         )
     }
 
@@ -196,8 +210,10 @@ impl Settings {
             "admin_token": Secret::read(&self.token_file)?.expose(),
             "bin": self.program,
             "config": self.config,
+            "edge_bin": super::edge::program()?,
             "database_url": self.database_url.expose(),
             "dns": self.dns.to_string(),
+            "edge_control": format!("https://{}", self.edge_control),
             "clusters": clusters,
         });
         match facts {
@@ -215,7 +231,7 @@ fn has_all(object: &Value, members: &Value) -> bool {
 /// The process `headwater serve`.
 pub(super) struct Headwater {
     api: PortLease,
-    _metrics: PortLease,
+    _others: [PortLease; 2],
     service: Service,
 }
 
@@ -225,7 +241,7 @@ impl Headwater {
         home: &Home,
         settings: &Settings,
         api: PortLease,
-        metrics: PortLease,
+        others: [PortLease; 2],
     ) -> Result<Self> {
         let spec = PartSpec {
             name: "headwater".to_owned(),
@@ -240,7 +256,7 @@ impl Headwater {
         };
         let mut service = Service::new(spec, Readiness::Http(api.address(), "/livez"));
         service.start().await?;
-        Ok(Self { api, _metrics: metrics, service })
+        Ok(Self { api, _others: others, service })
     }
 
     /// Waits until it says that it is ready.

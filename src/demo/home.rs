@@ -2,8 +2,8 @@
 //!
 //! PostgreSQL refuses to run as root, and PowerDNS and dnsdist have no business with it. When we are root each part
 //! runs under the account its package made; otherwise all run as ourselves. Those accounts must be able to reach
-//! their directories, and a unix socket path is at most 107 bytes: where the chosen directory does not allow either,
-//! the parts live under `/var/tmp`, in a place derived from its path.
+//! their directories, a unix socket path is at most 107 bytes, and configurations quote each in its own way: where the
+//! chosen directory does not allow for all that, the parts live under `/var/tmp`, in a place derived from its path.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::Write;
@@ -130,7 +130,8 @@ impl Home {
     /// Makes or opens a directory. It is ours alone to list; its parts' accounts may pass through it.
     pub fn open(dir: &Path) -> Result<Self> {
         let dir = make_passable(dir)?;
-        let state = if is_passable(&dir)? && dir.as_os_str().len() <= STATE_PATH_MAX_BYTES {
+        let is_short = dir.as_os_str().len() <= STATE_PATH_MAX_BYTES;
+        let state = if is_short && is_plain(&dir) && is_passable(&dir)? {
             dir.clone()
         } else {
             let hash = blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex();
@@ -200,6 +201,12 @@ fn open_elsewhere(dir: &Path, state: &Path) -> Result<PathBuf> {
     Ok(state)
 }
 
+/// Whether a path can stand in every configuration as it is.
+fn is_plain(dir: &Path) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(byte);
+    dir.as_os_str().as_encoded_bytes().iter().all(is_plain)
+}
+
 /// Whether every user can reach this directory; when all parts run as ourselves that does not matter.
 fn is_passable(dir: &Path) -> Result<bool> {
     if !geteuid().is_root() {
@@ -226,6 +233,10 @@ mod tests {
         let long = dir.path().join("x".repeat(90));
         let far = Home::open(&long).unwrap();
         assert!(far.state().to_string_lossy().starts_with("/var/tmp/hw-"), "{}", far.state().display());
+        let strange = dir.path().join("a b");
+        let elsewhere = Home::open(&strange).unwrap();
+        assert!(elsewhere.state().to_string_lossy().starts_with("/var/tmp/hw-"));
+        std::fs::remove_dir_all(elsewhere.state()).unwrap();
         // It is found again, and made anew once its directory was removed.
         std::fs::write(far.part("data"), "x").unwrap();
         assert_eq!(Home::open(&long).unwrap().state(), far.state());

@@ -45,6 +45,11 @@ impl Manifest {
         inner.write(&self.file())
     }
 
+    /// The process of a part, as it was noted last.
+    pub fn process(&self, name: &str) -> Option<ProcessId> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).processes.get(name).copied()
+    }
+
     /// Publishes it: everything answers.
     pub fn publish(&self, facts: serde_json::Map<String, Value>) -> Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

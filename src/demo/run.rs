@@ -1,10 +1,11 @@
-//! `headwater demo`: prepares a directory, starts every part in it, registers the clusters, publishes `demo.json`,
-//! walks the tour, and keeps the parts alive until it is told to stop.
+//! `headwater demo`: prepares a directory, starts every part in it, registers the clusters, enrols the edge, publishes
+//! `demo.json`, walks the tour, and keeps the parts alive until it is told to stop.
 //!
 //! What must hold: one demo per directory; a demo that follows a killed one has the same data and the same token;
 //! nothing is left running when it ends, and what a `kill -9` left is ended by the next.
 
 use std::fs::File;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::headwater::{Headwater, Settings};
+use super::edge::{self, CellPorts, Edge, EdgeSpec};
+use super::headwater::{Headwater, Listeners, Settings};
 use super::home::Home;
 use super::ledger::{self, PortBook};
 use super::manifest::Manifest;
+use super::origin::Origin;
 use super::postgres::{DatabaseName, Postgres};
 use super::stack::{ClusterPorts, DnsStack};
 use super::supervise::Supervisor;
@@ -24,6 +27,12 @@ use super::tour::Sights;
 
 /// DNS clusters of a demo.
 const CLUSTERS: usize = 2;
+/// The name of its edge.
+const EDGE: &str = "edge-1";
+/// Workers of a cell.
+const WORKERS: u16 = 2;
+/// Cells of its edge host.
+const CELLS: usize = 2;
 /// The exit code of something refused.
 const EXIT_REFUSED: u8 = 3;
 
@@ -70,7 +79,7 @@ pub async fn run(args: DemoArgs) -> Result<ExitCode> {
             };
             eprintln!("demo: stopping");
             manifest.withdraw()?;
-            let stopped = demo.supervisor.stop().await;
+            let stopped = demo.stop().await;
             finished.and_then(|finished| stopped.map(|()| finished))
         }
         None => Ok(false),
@@ -97,9 +106,11 @@ fn lock(home: &Home) -> Result<Option<File>> {
 /// The parts, from the one that is stopped first.
 fn stop_order() -> Vec<String> {
     let numbered = |prefix: &'static str| (1..=CLUSTERS).map(move |number| format!("{prefix}-{number}"));
-    let first = ["headwater".to_owned(), "dnsdist".to_owned()];
+    let agent = ["headwater-edge".to_owned()];
+    let first = agent.into_iter().chain((0..CELLS).map(edge::nginx_name));
+    let first = first.chain(["headwater".to_owned(), "dnsdist".to_owned()]);
     let last = ["postgres".to_owned()];
-    first.into_iter().chain(numbered("pdns")).chain(numbered("postgres-dns")).chain(last).collect()
+    first.chain(numbered("pdns")).chain(numbered("postgres-dns")).chain(last).collect()
 }
 
 /// SIGINT or SIGTERM.
@@ -125,7 +136,9 @@ impl Interruption {
 /// Everything that runs.
 struct Demo {
     supervisor: Supervisor,
+    host: edge::Host,
     sights: Sights,
+    _origin: Origin,
 }
 
 impl Demo {
@@ -135,6 +148,9 @@ impl Demo {
         let control = ports.lease("postgres")?;
         let front = ports.lease("dnsdist")?;
         let (api, metrics) = (ports.lease("api")?, ports.lease("metrics")?);
+        let edge_control = ports.lease("edge-control")?;
+        let edge_spec = edge_spec(&mut ports)?;
+        let origin = Origin::start(ports.lease("origin")?).await?;
         let clusters = (1..=CLUSTERS)
             .map(|number| {
                 Ok(ClusterPorts {
@@ -148,27 +164,52 @@ impl Demo {
             Postgres::start(home, "postgres", control, DatabaseName::HEADWATER),
             DnsStack::start(home, front, clusters),
         )?;
-        let settings = Settings::write(home, &control, &dns, api.port(), metrics.port())?;
+        let listeners =
+            Listeners { api: api.port(), metrics: metrics.port(), edge_control: edge_control.port() };
+        let settings = Settings::write(home, &control, &dns, &listeners)?;
         settings.prepare_database().await?;
-        let headwater = Headwater::start(home, &settings, api, metrics).await?;
+        let (front, listens) = (dns.dnsdist.address(), edge_control.address());
+        let headwater = Headwater::start(home, &settings, api, [metrics, edge_control]).await?;
         settings.register_clusters().await?;
         headwater.wait_ready().await?;
+        let client = settings.api()?;
+        let edge = Edge::start(home, &client, listens, front, edge_spec).await?;
+        edge.wait_ready(&client).await?;
 
+        let mut facts = settings.facts().await?;
+        facts.insert("origin".to_owned(), format!("http://{}", origin.address()).into());
+        let nodes = dns.clusters.iter().map(|node| (node.name.clone(), node.pdns.address())).collect();
+        let (agent, mut host) = edge.split();
+        facts.insert("edges".to_owned(), host.facts());
+        let supervisor = watch(Arc::clone(&manifest), agent, headwater, dns, control)?;
+        host.follow(Arc::clone(&manifest))?;
         let sights = Sights {
-            api: settings.api()?,
-            front: dns.dnsdist.address(),
-            nodes: dns.clusters.iter().map(|node| (node.name.clone(), node.pdns.address())).collect(),
+            api: client,
+            front,
+            nodes,
+            edge: host.http(),
+            cells: host.cells().to_vec(),
+            origin: origin.address(),
+            page: format!("/tour/{:08x}", rand::random::<u32>()),
+            manifest: Arc::clone(&manifest),
+            holds: supervisor.holds(),
         };
-        let facts = settings.facts().await?;
-        let supervisor = watch(Arc::clone(&manifest), headwater, dns, control)?;
         manifest.publish(facts)?;
         eprintln!("demo: everything answers; {} says where", manifest.file().display());
-        Ok(Self { supervisor, sights })
+        Ok(Self { supervisor, host, sights, _origin: origin })
+    }
+
+    /// Stops everything in order.
+    async fn stop(self) -> Result<()> {
+        let supervised = self.supervisor.stop().await;
+        supervised.and(self.host.stop().await)
     }
 
     /// Walks the tour and then stays, unless that was all.
     async fn show(&self, once: bool) -> Result<()> {
-        let tour = self.sights.walk().await.context("the tour failed");
+        // Who watches sees the control plane and the edge killed; a script that waited for `demo.json` is at work by now.
+        let with_faults = once || std::io::stdout().is_terminal();
+        let tour = self.sights.walk(with_faults).await.context("the tour failed");
         if once {
             return tour;
         }
@@ -180,14 +221,28 @@ impl Demo {
     }
 }
 
+fn edge_spec(ports: &mut PortBook) -> Result<EdgeSpec> {
+    let mut cells = Vec::new();
+    for number in 1..=CELLS {
+        cells.push(CellPorts {
+            http: ports.lease(&format!("cell-{number}-http"))?,
+            https: ports.lease(&format!("cell-{number}-https"))?,
+        });
+    }
+    let (http, https) = (ports.lease("edge-http")?, ports.lease("edge-https")?);
+    Ok(EdgeSpec { program: edge::program()?, name: EDGE.to_owned(), workers: WORKERS, http, https, cells })
+}
+
 /// Hands every part to the supervisor, in the order of [`stop_order`].
 fn watch(
     manifest: Arc<Manifest>,
+    agent: edge::Agent,
     headwater: Headwater,
     dns: DnsStack,
     control: Postgres,
 ) -> Result<Supervisor> {
     let mut supervisor = Supervisor::new(manifest);
+    supervisor.watch(agent)?;
     supervisor.watch(headwater)?;
     supervisor.watch(dns.dnsdist)?;
     let (name_servers, databases): (Vec<_>, Vec<_>) =

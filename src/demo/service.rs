@@ -40,6 +40,8 @@ pub enum Readiness {
     Dns(SocketAddr),
     /// An HTTP GET of this path answers 200.
     Http(SocketAddr, &'static str),
+    /// The agent of an edge says in this file that every cell serves.
+    Agent(PathBuf),
 }
 
 impl Readiness {
@@ -49,6 +51,7 @@ impl Readiness {
             Self::Postmaster(file) => postmaster_is_ready(file, id),
             Self::Dns(server) => probe::dns(*server, probe::UNHOSTED_NAME, Rtype::A, limit).await.map(drop),
             Self::Http(server, path) => probe::http_ok(*server, path, limit).await,
+            Self::Agent(file) => agent_is_ready(file, id),
         }
     }
 }
@@ -63,6 +66,22 @@ fn postmaster_is_ready(file: &Path, id: ProcessId) -> Result<()> {
     match lines.nth(6) {
         Some("ready") => Ok(()),
         state => bail!("PostgreSQL is {}", state.unwrap_or("starting")),
+    }
+}
+
+/// Reads what the agent of an edge says about itself and its cells.
+fn agent_is_ready(file: &Path, id: ProcessId) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let status: serde_json::Value = serde_json::from_str(&text).context("the status is no JSON")?;
+    if status["pid"] != id.pid() {
+        bail!("{} is of another process", file.display());
+    }
+    let is_ready = |cell: &serde_json::Value| {
+        ["ready", "http_ready", "https_ready"].iter().all(|what| cell[what] == true)
+    };
+    match status["cells"].as_array() {
+        Some(cells) if !cells.is_empty() && cells.iter().all(is_ready) => Ok(()),
+        _ => bail!("not every cell serves: {}", status["cells"]),
     }
 }
 

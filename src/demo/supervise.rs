@@ -2,12 +2,13 @@
 //!
 //! What must hold: a part is watched by one task alone; a part that cannot be started is tried again for ever with a
 //! bounded pause and never takes the others with it; a stop ends the watching first, so that nothing is restarted
-//! while everything is being stopped.
+//! while everything is being stopped. Who wants to see the system without a part holds it back for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -49,23 +50,57 @@ impl Supervised for Dnsdist {
     }
 }
 
+/// Which part is not to be started again for now.
+#[derive(Clone)]
+pub struct Holds {
+    held: watch::Sender<Option<&'static str>>,
+}
+
+/// As long as it lives, a part that ended stays away.
+pub struct Hold {
+    held: watch::Sender<Option<&'static str>>,
+}
+
+impl Holds {
+    /// Holds a part back until the answer is dropped. One at a time: a second one takes the place of the first.
+    #[must_use]
+    pub fn hold(&self, part: &'static str) -> Hold {
+        self.held.send_replace(Some(part));
+        Hold { held: self.held.clone() }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.held.send_replace(None);
+    }
+}
+
 /// All parts under watch, in the order in which they are to be stopped.
 pub struct Supervisor {
     manifest: Arc<Manifest>,
     stopping: CancellationToken,
+    holds: Holds,
     keepers: Vec<JoinHandle<Box<dyn Supervised>>>,
 }
 
 impl Supervisor {
     /// Watches nothing yet.
     pub fn new(manifest: Arc<Manifest>) -> Self {
-        Self { manifest, stopping: CancellationToken::new(), keepers: Vec::new() }
+        let holds = Holds { held: watch::Sender::new(None) };
+        Self { manifest, stopping: CancellationToken::new(), holds, keepers: Vec::new() }
+    }
+
+    /// What holds parts back.
+    pub fn holds(&self) -> Holds {
+        self.holds.clone()
     }
 
     /// Watches a part that runs. Parts are stopped in the order in which they were given.
     pub fn watch(&mut self, mut part: impl Supervised) -> Result<()> {
         publish(&self.manifest, part.service())?;
-        let keeper = keep(Box::new(part), Arc::clone(&self.manifest), self.stopping.clone());
+        let held = self.holds.held.subscribe();
+        let keeper = keep(Box::new(part), Arc::clone(&self.manifest), held, self.stopping.clone());
         self.keepers.push(tokio::spawn(keeper));
         Ok(())
     }
@@ -95,6 +130,7 @@ fn publish(manifest: &Manifest, service: &Service) -> Result<()> {
 async fn keep(
     mut part: Box<dyn Supervised>,
     manifest: Arc<Manifest>,
+    mut held: watch::Receiver<Option<&'static str>>,
     stopping: CancellationToken,
 ) -> Box<dyn Supervised> {
     let mut pause = Duration::from_millis(PAUSE_MIN_MILLISECONDS);
@@ -111,6 +147,9 @@ async fn keep(
         loop {
             let restart = async {
                 sleep(pause).await;
+                let name = part.service().name();
+                // An error means that nobody holds anything any more.
+                let _is_free = held.wait_for(|held| *held != Some(name)).await.is_ok();
                 part.service().start().await?;
                 publish(&manifest, part.service())
             };

@@ -1,18 +1,26 @@
-//! The tour: one record travels from `PUT` to the answer of a name server, each hop with its time.
+//! The tour, step by step, each hop with its time: a record travels from `PUT` to the answer of a name server, and a
+//! hostname is served by the edge, also without the control plane.
+//!
+//! A step stands for itself: it finds what the steps before it made, and leaves what the next ones need.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use domain::base::Rtype;
+use futures_util::future::BoxFuture;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::api::{Answer, Api};
+use super::manifest::Manifest;
 use super::probe;
+use super::supervise::Holds;
 
 /// The domain of the tour. It stays.
-const DOMAIN: &str = "example.test";
+pub(super) const DOMAIN: &str = "example.test";
 /// How long one wait for an operation lasts before it is asked again.
 const WAIT_SECONDS: u64 = 30;
 /// How often an operation is awaited: it ends by itself at its deadline.
@@ -24,6 +32,24 @@ const EVENTS_PAGE: usize = 1_000;
 /// Pages that are read at most before the tour gives up on finding its event.
 const EVENT_PAGES_MAX: usize = 100;
 
+/// A step: what it shows, and how.
+type Step = (&'static str, for<'a> fn(&'a Sights) -> BoxFuture<'a, Result<()>>);
+
+/// What is shown to everybody.
+const STEPS: &[Step] = &[
+    ("A record travels from PUT to the answer of a name server.", |sights| Box::pin(sights.show_record())),
+    ("A hostname is put before an origin: the edge asks it once.", |sights| Box::pin(sights.show_hostname())),
+    ("The policy of the cache is changed: cells go to the next generation.", |sights| {
+        Box::pin(sights.show_policy())
+    }),
+    ("What is kept is purged.", |sights| Box::pin(sights.show_purge())),
+];
+
+/// What is shown where nobody else is at work, since parts are killed.
+const FAULTS: &[Step] = &[("The control plane is killed, then the edge: visitors are served.", |sights| {
+    Box::pin(sights.show_faults())
+})];
+
 /// Whom the tour visits.
 pub struct Sights {
     /// The API.
@@ -32,14 +58,42 @@ pub struct Sights {
     pub front: SocketAddr,
     /// The clusters' own name servers, by name.
     pub nodes: Vec<(String, SocketAddr)>,
+    /// Where the edge takes visitors in, in the clear.
+    pub edge: SocketAddr,
+    /// The directories of its cells.
+    pub cells: Vec<PathBuf>,
+    /// The origin.
+    pub origin: SocketAddr,
+    /// A path that no visitor has asked for yet.
+    pub page: String,
+    /// Knows the processes.
+    pub manifest: Arc<Manifest>,
+    /// Keeps parts away.
+    pub holds: Holds,
 }
 
 impl Sights {
     /// Walks the tour.
-    pub async fn walk(&self) -> Result<()> {
-        println!("The tour: a record travels from PUT to the answer of a name server.");
-        self.ensure_domain().await?;
+    pub async fn walk(&self, with_faults: bool) -> Result<()> {
+        let faults = if with_faults { FAULTS } else { &[] };
+        for (title, step) in STEPS.iter().chain(faults) {
+            println!("The tour: {title}");
+            step(self).await?;
+        }
+        let (dns, edge) = (self.front, self.edge);
+        println!("The tour is over; {DOMAIN} stays:");
+        println!("  dig @{} -p {} www.{DOMAIN}", dns.ip(), dns.port());
+        println!("  curl -i -H 'Host: {}' http://{edge}{}", super::sites::HOST, self.page);
+        if !with_faults {
+            println!(
+                "  the rest of the tour kills the control plane and the edge: headwater demo --once walks it"
+            );
+        }
+        Ok(())
+    }
 
+    async fn show_record(&self) -> Result<()> {
+        self.ensure_domain().await?;
         let address = format!("192.0.2.{}", rand::random_range(1..=254));
         let body = json!({"ttl": 300, "records": [address]});
         let path = format!("/api/domains/{DOMAIN}/rrsets/www/A");
@@ -55,13 +109,7 @@ impl Sights {
         for (cluster, server) in &self.nodes {
             self.ask(&format!("PowerDNS of {cluster}"), *server, &name, &address).await?;
         }
-        self.find_event(revision, &address).await?;
-        println!(
-            "The tour is over; {DOMAIN} stays: dig @{} -p {} {name}",
-            self.front.ip(),
-            self.front.port()
-        );
-        Ok(())
+        self.find_event(revision, &address).await
     }
 
     async fn ensure_domain(&self) -> Result<()> {
@@ -83,7 +131,7 @@ impl Sights {
     }
 
     /// Waits until the operation of an answer has succeeded; an answer without one is done already.
-    async fn finish(&self, answer: &Answer, begin: Instant) -> Result<()> {
+    pub(super) async fn finish(&self, answer: &Answer, begin: Instant) -> Result<()> {
         let Some(id) = answer.text("/operation/id") else {
             hop(begin, "nothing had to be changed");
             return Ok(());
@@ -155,6 +203,6 @@ impl Sights {
     }
 }
 
-fn hop(begin: Instant, what: &str) {
+pub(super) fn hop(begin: Instant, what: &str) {
     println!("  {:>8.1} ms  {what}", begin.elapsed().as_secs_f64() * 1_000.0);
 }

@@ -70,8 +70,13 @@ async fn list(
         async move {
             let found = edges::cells(&app.pool, edge, after, most).await?;
             let facts = placement::load(&app.pool).await?;
-            let keyed =
-                found.into_iter().map(|one| ((one.edge.as_uuid(), one.number), Cell::new(one, &facts)));
+            let mut ids: Vec<EdgeId> = found.iter().map(|one| one.edge).collect();
+            ids.dedup();
+            let mut refused = edges::cell_refusals(&app.pool, &ids).await?;
+            let keyed = found.into_iter().map(|one| {
+                let refusal = refused.remove(&(one.edge, one.number));
+                ((one.edge.as_uuid(), one.number), Cell::new(one, &facts, refusal))
+            });
             Ok(Page { items: keyed.collect() })
         }
     })

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::command::{Aside, Command};
 use crate::edge::token::{self, Drawn};
 use crate::placement;
-use crate::query::edges::{self, EdgeFilter, StoredEdge};
+use crate::query::edges::{self, EdgeFilter, StoredCell, StoredEdge};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -164,13 +164,18 @@ async fn get(
     let facts = placement::load(&app.pool).await?;
     let state = facts.edges.iter().find(|edge| edge.id == id);
     let state = state.map(|edge| placement::readiness(edge, facts.minimum_cells));
+    let mut refused = edges::cell_refusals(&app.pool, &[id]).await?;
+    let mut shown = |cell: StoredCell| {
+        let refusal = refused.remove(&(cell.edge, cell.number));
+        Cell::new(cell, &facts, refusal)
+    };
     Ok(Json(EdgeDetail {
         edge: stored.into(),
         lag,
         ready: matches!(state, Some(Ok(()))),
         not_ready: state.and_then(Result::err).map(|not| not.why),
         published: facts.publishes(id),
-        cell_states: cells.into_iter().map(|cell| Cell::new(cell, &facts)).collect(),
+        cell_states: cells.into_iter().map(&mut shown).collect(),
         refusals: edges::refusals(&app.pool, id).await?,
     }))
 }

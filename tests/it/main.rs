@@ -32,5 +32,6 @@ mod stream_cost;
 mod stream_life;
 mod support;
 mod system;
+mod system_edge;
 mod tidy;
 mod whole;

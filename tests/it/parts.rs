@@ -1,13 +1,22 @@
 //! The kit of parts, each really run: databases that survive `kill -9`, name servers that answer what is committed,
-//! and a front that leaves a cluster whose database is gone.
+//! a front that leaves a cluster whose database is gone, and one that finds the cell of a name.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
 use domain::base::Rtype;
 use domain::base::iana::Rcode;
+use headwater::demo::front::{CellAddress, Front};
+use headwater::demo::origin::Origin;
+use headwater::demo::ports::PortLease;
 use headwater::demo::stack::DnsCluster;
+use reqwest::Method;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{DnsStack, TestDb, eventually};
 
@@ -136,4 +145,115 @@ async fn the_front_leaves_a_cluster_whose_database_is_gone_and_returns() {
     stack.dnsdist.service().kill().await.unwrap();
     stack.dnsdist.service().start().await.unwrap();
     shows("a new front finds the healthy one", front, "192.0.2.2").await;
+}
+
+/// What a cell says of a name that is not its own: in the clear, and as a record of TLS.
+const NOT_MINE: (StatusCode, &str) = (StatusCode::MISDIRECTED_REQUEST, "not mine");
+const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
+/// A first record of TLS, and the answer of a cell that takes it.
+const HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 2, 3, 4];
+const WELCOME: &[u8] = &[22, 3, 3, 0, 1, 9];
+
+/// A cell that serves one name, in the clear.
+async fn plain_cell(at: SocketAddr, name: &'static str) {
+    let listener = TcpListener::bind(at).await.unwrap();
+    let answer = move |headers: HeaderMap, body: String| async move {
+        let is_mine = headers.get("host").is_some_and(|host| host == name);
+        if is_mine {
+            (StatusCode::OK, format!("{name} got {body}"))
+        } else {
+            (NOT_MINE.0, NOT_MINE.1.to_owned())
+        }
+    };
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await.unwrap() });
+}
+
+/// A cell that answers every hello alike and then echoes.
+async fn tls_cell(at: SocketAddr, answer: &'static [u8]) {
+    let listener = TcpListener::bind(at).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut hello = [0; HELLO.len()];
+            stream.read_exact(&mut hello).await.unwrap();
+            stream.write_all(answer).await.unwrap();
+            if hello == HELLO && answer == WELCOME {
+                let (mut read, mut write) = stream.split();
+                let _gone = tokio::io::copy(&mut read, &mut write).await;
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn the_front_finds_the_cell_of_a_name_and_waits_for_one_that_is_away() {
+    let lease = || PortLease::take().unwrap();
+    let cells: Vec<_> = (0..2).map(|_| (lease(), lease())).collect();
+    let at = |n: usize| CellAddress { http: cells[n].0.address(), https: cells[n].1.address() };
+    let front = Front::start(lease(), lease(), vec![at(0), at(1)]).await.unwrap();
+    plain_cell(at(0).http, "one.test").await;
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
+    let (client, root) = (&http, format!("http://{}/", front.http()));
+    let ask = |method: Method, host: &'static str, body: &'static str| {
+        let request = client.request(method, &root).header("host", host).body(body);
+        async move {
+            let answer = request.send().await.unwrap();
+            (answer.status().as_u16(), answer.text().await.unwrap())
+        }
+    };
+    assert_eq!(ask(Method::GET, "one.test", "").await, (200, "one.test got ".to_owned()));
+
+    // The other cell is away and may be the one: it is waited for, and the body is given to it whole.
+    let (got, ()) = tokio::join!(ask(Method::POST, "two.test", "a body"), async {
+        tokio::task::yield_now().await;
+        plain_cell(at(1).http, "two.test").await;
+    });
+    assert_eq!(got, (200, "two.test got a body".to_owned()));
+    // Over one connection in turn, and a name that nobody serves.
+    for _ in 0..3 {
+        assert_eq!(ask(Method::PUT, "one.test", "x").await, (200, "one.test got x".to_owned()));
+        assert_eq!(ask(Method::GET, "two.test", "").await, (200, "two.test got ".to_owned()));
+    }
+    assert_eq!(ask(Method::GET, "three.test", "").await, (421, NOT_MINE.1.to_owned()));
+
+    // TLS is passed on as it comes.
+    tls_cell(at(0).https, &REFUSAL).await;
+    tls_cell(at(1).https, WELCOME).await;
+    let mut stream = TcpStream::connect(front.https()).await.unwrap();
+    let mut answer = vec![0; WELCOME.len()];
+    stream.write_all(&HELLO).await.unwrap();
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, WELCOME);
+    stream.write_all(b"more").await.unwrap();
+    let mut more = [0; 4];
+    stream.read_exact(&mut more).await.unwrap();
+    assert_eq!(&more, b"more");
+}
+
+#[tokio::test]
+async fn a_handshake_that_no_cell_takes_is_refused_as_they_refuse_it() {
+    let lease = || PortLease::take().unwrap();
+    let cell = (lease(), lease());
+    let at = CellAddress { http: cell.0.address(), https: cell.1.address() };
+    tls_cell(at.https, &REFUSAL).await;
+    let front = Front::start(lease(), lease(), vec![at]).await.unwrap();
+    let mut stream = TcpStream::connect(front.https()).await.unwrap();
+    stream.write_all(&HELLO).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, REFUSAL);
+}
+
+#[tokio::test]
+async fn every_answer_of_the_origin_is_another_and_is_fresh_for_a_minute() {
+    let origin = Origin::start(PortLease::take().unwrap()).await.unwrap();
+    let mut bodies = Vec::new();
+    for path in ["", "a/b?c=d", "a/b?c=d"] {
+        let answer = reqwest::get(format!("http://{}/{path}", origin.address())).await.unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["cache-control"]),
+            (200, &"max-age=60".parse().unwrap())
+        );
+        bodies.push(answer.text().await.unwrap());
+    }
+    assert!(bodies[1] != bodies[2] && bodies[2].contains("/a/b?c=d"), "{bodies:?}");
 }

@@ -1,7 +1,7 @@
 //! The whole system as `make demo` starts it, under load, while its processes are killed: nothing acknowledged is
 //! lost, nothing is doubled, every operation ends, answers keep coming from the other parts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::support::{eventually, test_home};
+use crate::support::{edge_program, eventually, test_home};
 
 /// Kills of one run; the campaign takes many.
 const KILLS: usize = 10;
@@ -45,17 +45,10 @@ impl Drop for Demo {
 impl Demo {
     /// Starts one and waits until it says that it is ready.
     pub async fn start() -> Self {
+        // It is to stand beside the program that starts it.
+        let _made = edge_program();
         let home = test_home();
-        let log = std::fs::File::create(home.dir().join("demo.log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_headwater"))
-            .args(["demo", "--dir"])
-            .arg(home.dir())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let demo = Self { child, home };
+        let demo = Self { child: spawn(home.dir()), home };
         eventually("the demo is ready", || async { demo.try_facts().is_some() }, |ready| *ready).await;
         demo
     }
@@ -70,7 +63,18 @@ impl Demo {
         self.try_facts().expect("demo.json is there while the demo runs")
     }
 
-    fn pid(&self, part: &str) -> Option<Pid> {
+    /// Kills the demo itself and awaits the next one in the same directory.
+    pub async fn kill_and_restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = spawn(self.home.dir());
+        let pid = json!(self.child.id());
+        let is_next =
+            |facts: &Option<Value>| facts.as_ref().is_some_and(|facts| facts["pids"]["demo"] == pid);
+        eventually("the next demo is ready", || async { self.try_facts() }, is_next).await;
+    }
+
+    pub fn pid(&self, part: &str) -> Option<Pid> {
         let pid = self.facts()["pids"][part].as_i64()?;
         Some(Pid::from_raw(i32::try_from(pid).ok()?))
     }
@@ -92,21 +96,21 @@ impl Demo {
 
 /// A client that repeats a request with the same key until it is answered for good.
 #[derive(Clone)]
-struct Client {
+pub struct Client {
     http: reqwest::Client,
     root: String,
     token: String,
 }
 
 impl Client {
-    fn new(facts: &Value) -> Self {
+    pub fn new(facts: &Value) -> Self {
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(40)).build().unwrap();
         let text = |key: &str| facts[key].as_str().unwrap().to_owned();
         Self { http, root: text("api"), token: text("admin_token") }
     }
 
-    async fn send(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> (u16, Value) {
+    pub async fn send(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> (u16, Value) {
         let key = uuid::Uuid::now_v7().to_string();
         let mut last = String::new();
         for _ in 0..TRIES {
@@ -323,18 +327,7 @@ async fn a_killed_demo_comes_up_with_the_same_data_and_token() {
     let before = demo.facts();
     let client = Client::new(&before);
     prepare(&client).await;
-    demo.child.kill().unwrap();
-    demo.child.wait().unwrap();
-    let dir: PathBuf = demo.home.dir().to_owned();
-    let child = restart(&dir);
-    demo.child = child;
-    let pid = json!(demo.child.id());
-    eventually(
-        "the next demo is ready",
-        || async { demo.try_facts() },
-        |facts| facts.as_ref().is_some_and(|facts| facts["pids"]["demo"] == pid),
-    )
-    .await;
+    demo.kill_and_restart().await;
     assert_eq!(demo.facts()["admin_token"], before["admin_token"]);
     let client = Client::new(&demo.facts());
     let path = "/api/domains/faults.example/rrsets/stays/A";
@@ -348,13 +341,14 @@ async fn a_killed_demo_comes_up_with_the_same_data_and_token() {
     .await;
 }
 
-fn restart(dir: &Path) -> Child {
+fn spawn(dir: &Path) -> Child {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("demo.log")).unwrap();
     Command::new(env!("CARGO_BIN_EXE_headwater"))
         .args(["demo", "--dir"])
         .arg(dir)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
         .spawn()
         .unwrap()
 }

@@ -5,6 +5,7 @@ Rates are medians. Where other work shares the machine, the least processor time
 headers, key), as far as plain nginx can: it has no Age; `opened` is that with open_file_cache,
 which the runtime has too. Limits count and do not refuse (dry run): wrk is one client.
 """
+import json
 import os
 import re
 import statistics
@@ -113,6 +114,7 @@ def run(world, report):
             print(f"{n:8} {rate[n]:8.0f} requests/s {cost[n]:6.2f} us of processor a request at best, {statistics.median(costs[n]):.2f} in the middle")
         print(f"by rate:      runtime/hand {rate['runtime'] / rate['hand']:.3f} (goal >= 0.9)   runtime/bare {rate['runtime'] / rate['bare']:.3f} (goal >= 0.8)   runtime/hand with open files {rate['runtime'] / rate['opened']:.3f}")
         print(f"by processor: runtime/hand {cost['hand'] / cost['runtime']:.3f}               runtime/bare {cost['bare'] / cost['runtime']:.3f}                 runtime/hand with open files {cost['opened'] / cost['runtime']:.3f}")
+        print("json " + json.dumps({"rate": rate, "microseconds": cost}))
         miss = {n: [wrk(ports[n], "/miss", pids[n], "miss.example.com") for _ in range(3)] for n in ("runtime", "hand")}
         report.check("bench: misses are good", all(b == 0 for m in miss.values() for _, b, _ in m), miss)
         costs = {n: min(c for _, _, c in m) for n, m in miss.items()}

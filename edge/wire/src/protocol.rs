@@ -229,6 +229,9 @@ pub struct CellReport {
     pub epoch: Epoch,
     /// The last change that every worker serves.
     pub sequence: Sequence,
+    /// The last change that is written for it; its workers may not serve it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<Sequence>,
     /// How many domains it holds.
     #[serde(default)]
     pub domains: u32,

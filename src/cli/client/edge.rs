@@ -14,7 +14,7 @@ use super::http::Call;
 use super::list::{self, ListArgs};
 use super::mutate::{Change, Common, Say, carry_out};
 use super::output::{Column, cell, data, talk};
-use super::{Console, labels, show_one};
+use super::{Console, labels, show_parts};
 use crate::secret::Secret;
 
 const COLUMNS: &[Column] = &[
@@ -28,6 +28,29 @@ const COLUMNS: &[Column] = &[
     ("HEARTBEAT", "/heartbeat_at"),
     ("ACKED", "/acked"),
     ("DESIRED", "/desired"),
+];
+
+/// What a cell is to hold, what is written for it, what it serves.
+const CELLS: &[Column] = &[
+    ("EDGE", "/edge_name"),
+    ("CELL", "/number"),
+    ("READY", "/ready"),
+    ("DRAINED", "/drained"),
+    ("DESIRED", "/desired"),
+    ("LOADED", "/loaded"),
+    ("ACTIVE", "/active"),
+    ("LAG", "/lag"),
+    ("LAST REFUSAL", "/refusal/domain"),
+    ("REVISION", "/refusal/revision"),
+    ("WHY", "/refusal/detail"),
+];
+
+const REFUSALS: &[Column] = &[
+    ("DOMAIN", "/domain"),
+    ("REVISION", "/revision"),
+    ("CODE", "/code"),
+    ("DETAIL", "/detail"),
+    ("AT", "/at"),
 ];
 
 /// Of the file that a token is written to.
@@ -52,12 +75,18 @@ pub enum EdgeCommand {
 
 The token in the line is good for an hour and for one host.")]
     Create(CreateArgs),
-    /// Shows an edge, its cells, and what it refused
+    /// Shows the cells of every edge, or one edge with its cells and what it refused
     #[command(after_help = "Examples:
-  headwater edge status fra1")]
+  headwater edge status
+  headwater edge status fra1
+  headwater edge status --json | jq '.items[] | select(.lag > 0)'
+
+DESIRED is the newest change there is, LOADED the last one written on the host, ACTIVE the last one that every worker
+of the cell serves, LAG how many changes are between. A refused change is that of its domain alone: what the domain had
+before is served on.")]
     Status {
-        /// Its id or name
-        edge: String,
+        /// Its id or name [default: every edge]
+        edge: Option<String>,
     },
     /// Sends an edge no new visitors, or takes the domains off one of its cells
     #[command(after_help = "Examples:
@@ -161,9 +190,13 @@ pub async fn run(console: &Console, command: EdgeCommand) -> Result<()> {
     match command {
         EdgeCommand::List { list } => list::show(console, Call::get(&["edges"])?, COLUMNS, &list).await,
         EdgeCommand::Create(args) => create(console, args).await,
-        EdgeCommand::Status { edge } => {
+        EdgeCommand::Status { edge: None } => {
+            list::show(console, Call::get(&["cells"])?, CELLS, &ListArgs::default()).await
+        }
+        EdgeCommand::Status { edge: Some(edge) } => {
             let id = id_of(console, &edge).await?;
-            show_one(console, Call::get(&["edges", &id])?).await
+            let call = Call::get(&["edges", &id])?;
+            show_parts(console, call, &[("cell_states", CELLS), ("refusals", REFUSALS)]).await
         }
         EdgeCommand::Drain(args) => drain(console, args, "drain").await,
         EdgeCommand::Undrain(args) => drain(console, args, "undrain").await,

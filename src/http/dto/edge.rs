@@ -298,13 +298,21 @@ pub struct Cell {
     /// When it said so.
     #[schema(value_type = Option<String>, format = DateTime)]
     acked_at: Option<Timestamp>,
+    /// The last change that is written for it on its host, by the last heartbeat.
+    loaded: Option<i64>,
+    /// The last change that it serves: what it acknowledged.
+    active: Option<i64>,
+    /// How many changes it does not serve yet.
+    lag: i64,
+    /// The newest refusal of a domain that stands on it; what the domain had before is served.
+    refusal: Option<Refusal>,
     /// What its agent said of it last.
     report: Option<Value>,
 }
 
 impl Cell {
-    /// A cell, with what placement makes of it.
-    pub fn new(stored: StoredCell, facts: &Facts) -> Self {
+    /// A cell, with what placement makes of it and what it refused last.
+    pub fn new(stored: StoredCell, facts: &Facts, refusal: Option<Refusal>) -> Self {
         let edge = facts.edges.iter().find(|edge| edge.id == stored.edge);
         let known =
             edge.and_then(|edge| edge.cells.iter().find(|cell| i16::from(cell.cell) == stored.number));
@@ -324,6 +332,10 @@ impl Cell {
             desired: stored.desired,
             acked: stored.acked,
             acked_at: stored.acked_at,
+            loaded: stored.report.as_ref().and_then(|report| report.get("loaded")?.as_i64()),
+            active: stored.acked,
+            lag: stored.lag,
+            refusal,
             report: stored.report,
         }
     }

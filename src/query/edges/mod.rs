@@ -2,6 +2,11 @@
 
 pub mod sql;
 
+use std::collections::BTreeMap;
+
+use headwater_edge_wire::cell::{Replicas, place};
+use headwater_edge_wire::ids as wire;
+use headwater_edge_wire::ids::CellNumber;
 use headwater_events::event::Labels;
 use headwater_events::ids::{EdgeId, PoolId, Revision};
 use headwater_events::time::Timestamp;
@@ -17,6 +22,8 @@ use super::{at, maybe_at};
 
 /// Refusals of an edge that are shown, at most.
 pub const REFUSALS_MAX_COUNT: i64 = 20;
+/// Refusals that are looked through for those of single cells, at most.
+const CELL_REFUSALS_MAX_COUNT: i64 = 1_000;
 /// Edges that `GET /status` tells of, at most.
 pub const STALE_MAX_COUNT: i64 = 100;
 
@@ -174,6 +181,8 @@ pub struct StoredCell {
     pub in_service: bool,
     /// The newest change there is.
     pub desired: i64,
+    /// How many changes it does not serve yet.
+    pub lag: i64,
 }
 
 /// The next cells, by edge and number.
@@ -205,11 +214,12 @@ fn stored_cell(row: &PgRow) -> Result<StoredCell, sqlx::Error> {
         report: row.try_get::<Option<Json<Value>>, _>(7)?.map(|Json(report)| report),
         in_service: row.try_get(8)?,
         desired: row.try_get(10)?,
+        lag: row.try_get(11)?,
     })
 }
 
 /// What an edge refused and still refuses.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Refusal {
     /// The domain.
     pub domain: String,
@@ -230,16 +240,43 @@ pub struct Refusal {
 /// When the database does not answer.
 pub async fn refusals(pool: &PgPool, edge: EdgeId) -> Result<Vec<Refusal>, sqlx::Error> {
     let query = sqlx::query(sql::REFUSALS).bind(edge.as_uuid()).bind(REFUSALS_MAX_COUNT);
-    let read = |row: &PgRow| {
-        Ok(Refusal {
-            domain: row.try_get(0)?,
-            revision: row.try_get(1)?,
-            code: row.try_get(2)?,
-            detail: row.try_get(3)?,
-            at: at(row, 4)?,
-        })
-    };
-    query.fetch_all(pool).await?.iter().map(read).collect()
+    query.fetch_all(pool).await?.iter().map(refusal).collect()
+}
+
+fn refusal(row: &PgRow) -> Result<Refusal, sqlx::Error> {
+    Ok(Refusal {
+        domain: row.try_get(0)?,
+        revision: row.try_get(1)?,
+        code: row.try_get(2)?,
+        detail: row.try_get(3)?,
+        at: at(row, 4)?,
+    })
+}
+
+/// The newest refusal that each cell of these edges stands for: that of a domain which is placed on it.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn cell_refusals(
+    pool: &PgPool,
+    edges: &[EdgeId],
+) -> Result<BTreeMap<(EdgeId, i16), Refusal>, sqlx::Error> {
+    let ids: Vec<Uuid> = edges.iter().map(|edge| edge.as_uuid()).collect();
+    let query = sqlx::query(sql::CELL_REFUSALS).bind(ids).bind(CELL_REFUSALS_MAX_COUNT);
+    let mut found = BTreeMap::new();
+    for row in query.fetch_all(pool).await? {
+        let (edge, domain): (Uuid, Uuid) = (row.try_get(5)?, row.try_get(6)?);
+        let numbers: Vec<i16> = row.try_get(7)?;
+        let numbers = numbers.into_iter().filter_map(|number| u8::try_from(number).ok());
+        let ready: Vec<CellNumber> = numbers.filter_map(|number| number.try_into().ok()).collect();
+        let refusal = refusal(&row)?;
+        let (wire_edge, domain) = (wire::EdgeId::from_uuid(edge), wire::DomainId::from_uuid(domain));
+        for cell in place(wire_edge, domain, &ready, Replicas::ONE) {
+            let cell = (EdgeId::from_uuid(edge), i16::from(cell.get()));
+            found.entry(cell).or_insert_with(|| refusal.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// A pool.

@@ -16,7 +16,9 @@ pub(super) const EDGES: &str = "select e.id, e.name, e.country, e.continent, e.c
 
 /// $1 edge or null, $2 after edge, $3 after number, $4 how many.
 pub(super) const CELLS: &str = "select c.edge_id, e.name, c.number, c.drained, a.epoch, a.sequence, a.at, r.report, \
-     e.enabled and coalesce(h.fresh_until > now(), false), m.edge_epoch, n.newest \
+     e.enabled and coalesce(h.fresh_until > now(), false), m.edge_epoch, n.newest, \
+     (select count(*) from edge.domains d where d.sequence > \
+         case when a.epoch = m.edge_epoch then a.sequence else 0 end) \
      from desired.cells c join desired.edges e on e.id = c.edge_id cross join log_meta m \
      cross join (select coalesce(max(sequence), 0) as newest from edge.domains) n \
      left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.number \
@@ -34,6 +36,12 @@ pub(super) const REFUSALS: &str = "select d.name, f.revision, f.code, f.detail, 
      join edge.domains d on d.domain_id = f.domain_id and d.revision = f.revision \
      where f.edge_id = $1 order by f.at desc limit $2";
 
+/// $1 edges, $2 how many: the same of several edges, with the cells that domains of each stand on.
+pub(super) const CELL_REFUSALS: &str = "select d.name, f.revision, f.code, f.detail, f.at, f.edge_id, f.domain_id, \
+     array(select c.number from desired.cells c where c.edge_id = f.edge_id and not c.drained order by c.number) \
+     from edge.refusals f join edge.domains d on d.domain_id = f.domain_id and d.revision = f.revision \
+     where f.edge_id = any($1) order by f.at desc limit $2";
+
 /// $1 id, $2 after, $3 how many.
 pub(super) const POOLS: &str = "select p.id, p.name, p.kind, p.routing, p.replicas_per_edge, p.domains_per_cell, \
      p.minimum_ready_cells, p.revision, p.created_at, \
@@ -50,4 +58,4 @@ pub(super) const STALE: &str = "select e.id, e.name, h.at, \
          or e.identity_not_after < now() + interval '1 day' or e.cloned is not null) order by e.name limit $1";
 
 /// Every statement.
-pub const ALL: &[&str] = &[EDGES, CELLS, LAG, REFUSALS, POOLS, STALE];
+pub const ALL: &[&str] = &[EDGES, CELLS, LAG, REFUSALS, CELL_REFUSALS, POOLS, STALE];

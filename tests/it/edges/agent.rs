@@ -155,6 +155,7 @@ impl Agent {
             https_ready: true,
             epoch: Epoch::from(1),
             sequence: Sequence::ZERO,
+            loaded: Some(Sequence::from(2)),
             domains: 0,
             connections: 3,
             connections_max: 100,

@@ -174,7 +174,7 @@ async fn nobody_notices_that_an_edge_is_drained() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_notices_that_a_cell_is_drained() {
-    let (on, api, _stack, host) = super::lived().await;
+    let (on, api, _stack, host) = super::lived(super::CELLS).await;
     let (path, body) = proxied(&host, "www");
     api.everywhere(Method::PUT, &path, body).await;
     let cell = super::serving(&host, WWW).await;

@@ -1,9 +1,7 @@
 //! An edge host: the real agent with its cells, and an origin that tells how often it was asked.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -14,36 +12,24 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::test_home;
+use crate::support::{edge_program, test_home};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The agent's program. It stands beside that of this package; cargo makes it where it is not there or old.
-fn program() -> PathBuf {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let beside = PathBuf::from(env!("CARGO_BIN_EXE_headwater")).with_file_name("headwater-edge");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "headwater-edge", "--features", "failpoints"]);
-        let made = cargo.current_dir(ROOT).stdin(Stdio::null()).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        beside
-    };
-    MADE.get_or_init(make).clone()
-}
-
 pub struct Host {
     home: Home,
     agent: Option<Child>,
+    refuses: &'static str,
     cells: Vec<[PortLease; 2]>,
     pub origin: SocketAddr,
     http: reqwest::Client,
 }
 
 impl Host {
-    pub async fn new(cells: usize) -> Self {
+    /// A host that is not enrolled yet. Its agent finds that this domain does not compile, whatever it is.
+    pub async fn new(cells: usize, refuses: &'static str) -> Self {
         let home = test_home();
         let lease = || [PortLease::take().unwrap(), PortLease::take().unwrap()];
         let cells: Vec<_> = (0..cells).map(|_| lease()).collect();
@@ -58,7 +44,7 @@ impl Host {
         }
         std::fs::write(home.dir().join("edge.toml"), text).unwrap();
         let http = reqwest::Client::builder().no_proxy().timeout(ANSWER_LIMIT).build().unwrap();
-        Self { home, agent: None, cells, origin: origin().await, http }
+        Self { home, agent: None, refuses, cells, origin: origin().await, http }
     }
 
     fn environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
@@ -67,7 +53,7 @@ impl Host {
 
     /// Runs the command that the control plane printed, as a shell would.
     pub fn enroll(&self, command: &str) {
-        let path = format!("{}:/usr/bin:/bin", program().parent().unwrap().display());
+        let path = format!("{}:/usr/bin:/bin", edge_program().parent().unwrap().display());
         let mut shell = Command::new("sh");
         let ran = self.environment(shell.args(["-c", command]).env("PATH", path)).output().unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -76,8 +62,8 @@ impl Host {
     pub fn start(&mut self) {
         let log = self.home.dir().join("agent.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
-        let mut command = Command::new(program());
-        let command = self.environment(command.arg("run"));
+        let mut command = Command::new(edge_program());
+        let command = self.environment(command.arg("run")).env("HEADWATER_EDGE_REFUSES", self.refuses);
         self.agent = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
     }
 

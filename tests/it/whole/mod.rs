@@ -75,6 +75,11 @@ fn proxied(host: &Host, owner: &str) -> (String, Value) {
 
 /// A platform with a cluster, a domain, and an edge host that is enrolled as its operator is told to.
 async fn lived(cells: usize) -> (Platform, Api, DnsStack, Host) {
+    lived_with(cells, "").await
+}
+
+/// The same with an agent that finds a domain that does not compile.
+async fn lived_with(cells: usize, refuses: &'static str) -> (Platform, Api, DnsStack, Host) {
     let stack = DnsStack::start(1).await;
     let sites = "[sites]\nunsafe_allow_loopback_origins = true\n[deploy]\npoll_milliseconds = 100\n";
     let on = Platform::with("heartbeat_seconds = 1\n", sites).await;
@@ -91,7 +96,7 @@ async fn lived(cells: usize) -> (Platform, Api, DnsStack, Host) {
     let count = cells.to_string();
     let create = ["edge", "create", "fra1", "--country", "DE", "--continent", "EU", "--cells", &count];
     let command = on.expect(0, &create).await.out;
-    let mut host = Host::new(cells).await;
+    let mut host = Host::new(cells, refuses).await;
     host.enroll(command.trim());
     host.start();
     let served = || async { on.json(&["edge", "status", "fra1"]).await };
@@ -177,4 +182,47 @@ async fn not_before_every_cell(api: &Api, host: &Host, cell: usize) {
     let ended = api.ended(&done).await;
     assert_eq!((&ended["state"], &ended["partial"]), (&json!("succeeded"), &json!([])), "{ended}");
     assert_eq!(host.get(cell, "late.example.test", "/").await.0, 200);
+}
+
+/// A domain that cannot be served holds up nobody else, and everybody is told why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_compile_is_refused_alone() {
+    const REFUSED: &str = "refused.test";
+    let (on, api, _stack, host) = lived_with(CELLS, REFUSED).await;
+    let domain = json!({"name": REFUSED, "force_active": true});
+    let made = api.call(Method::POST, "/api/domains", Some(domain)).await;
+    assert_eq!(api.ended(&made).await["state"], "succeeded");
+    let (path, body) = proxied(&host, "www");
+    let refused = api.call(Method::PUT, &path.replace("example.test", REFUSED), Some(body.clone())).await;
+    let operation = api.ended(&refused).await;
+    assert_eq!((&operation["state"], &operation["error"]["code"]), (&json!("failed"), &json!("rejected")));
+    let why = operation["error"]["detail"].as_str().unwrap();
+    assert!(why.contains("does_not_compile: a fault that a test planted"), "{why}");
+
+    api.everywhere(Method::PUT, &path, body).await;
+    serving(&host, WWW).await;
+    let look = || async { on.json(&["edge", "status", "fra1"]).await };
+    // The numbers of what changes nothing for edges are taken in too.
+    let has = |edge: &Value, cell: &Value, what: &str| cell[what].as_i64() >= edge["desired"].as_i64();
+    let is_told =
+        |edge: &Value| edge["cell_states"].as_array().unwrap().iter().all(|cell| has(edge, cell, "loaded"));
+    let edge = eventually("the heartbeat tells what is written", look, is_told).await;
+    let cells = edge["cell_states"].as_array().unwrap();
+    for cell in cells {
+        assert!(has(&edge, cell, "active") && cell["lag"] == 0, "{cell}");
+    }
+    let blamed: Vec<_> = cells.iter().filter(|cell| !cell["refusal"].is_null()).collect();
+    assert_eq!(blamed.len(), 1, "the domain stands on one cell: {edge}");
+    let known =
+        json!({"domain": REFUSED, "code": "does_not_compile", "detail": "a fault that a test planted"});
+    for refusal in [&blamed[0]["refusal"], &edge["refusals"][0]] {
+        for (key, value) in known.as_object().unwrap() {
+            assert_eq!(&refusal[key], value, "{refusal}");
+        }
+    }
+    for args in [&["edge", "status"][..], &["edge", "status", "fra1"]] {
+        let shown = on.expect(0, args).await.out;
+        let lines: Vec<_> = shown.lines().filter(|line| line.contains("fault that a test planted")).collect();
+        assert!(!lines.is_empty() && lines.iter().all(|line| line.contains(REFUSED)), "{shown}");
+    }
 }
