@@ -3,6 +3,7 @@
 //! then, never of the zone. What it says is judged at the end state like any other change: rules may be stricter by now.
 
 use super::cache::CachePolicy;
+use super::certificate;
 use super::create::tag_faults;
 use super::decide::{Context, Decided, check, decided};
 use super::destination::Destinations;
@@ -67,6 +68,7 @@ pub struct Past {
     settings: Option<DomainSettings>,
     status: Option<DomainStatus>,
     epoch: Option<u64>,
+    certificate: bool,
 }
 
 impl Past {
@@ -83,6 +85,7 @@ impl Past {
             settings: None,
             status: None,
             epoch: None,
+            certificate: false,
         }
     }
 
@@ -111,6 +114,9 @@ impl Past {
             Event::PurgeRequested(e) => {
                 self.epoch.get_or_insert(e.before);
             }
+            Event::CertificateReplaced(_) | Event::CertificateDeleted(_) => self.certificate = true,
+            // It ends what a deletion began; what the name was, the deletion says.
+            Event::HostnameWithdrawn(_) => {}
             // The first of a stream, and the fact that stands beside what an earlier rollback changed.
             Event::DomainCreated(_) | Event::DomainRolledBack(_) => {}
             // These stand in the streams of others.
@@ -151,6 +157,8 @@ impl Past {
             | Event::EdgeIdentityRevoked(_)
             | Event::EdgeIdentityCloned(_)
             | Event::EdgeDeleted(_)
+            | Event::AddressesChanged(_)
+            | Event::EndpointsChanged(_)
             | Event::PoolCreated(_) => {}
         }
     }
@@ -227,6 +235,11 @@ pub(super) fn decide(view: &DomainView, asked: &Rollback, context: &Context<'_>)
     let mut events = settled.events;
     let cache = past.cache.as_ref().filter(|cache| **cache != view.site.cache);
     let edges = !hostnames.is_empty() || cache.is_some();
+    let put = hostnames.iter().filter_map(|event| match event {
+        Event::HostnameReplaced(put) => Some(put.name.absolute(&domain.name)),
+        _ => None,
+    });
+    let uncovered: Vec<String> = put.filter_map(|name| certificate::warning(view, &name)).collect();
     events.extend(hostnames);
     events.extend(
         cache.map(|after| {
@@ -241,6 +254,7 @@ pub(super) fn decide(view: &DomainView, asked: &Rollback, context: &Context<'_>)
     let mut decision = decided(view, events, domain.status.is_served(), context);
     decision.guards = settled.guards;
     decision.warnings = settled.warnings;
+    decision.warnings.extend(uncovered);
     Ok(Decided::Changed(decision))
 }
 
@@ -384,6 +398,12 @@ pub fn not_restored(view: &DomainView) -> Vec<NotRestored> {
         let detail = format!("an SOA serial never goes back: serial_base was {was} and stays {now}");
         tell("serial_base", detail);
     }
-    // Custom certificates join here: one whose key is gone cannot come back.
+    if past.certificate {
+        let detail = format!(
+            "the certificate changed after revision {to} and stays as it is: a key that was replaced is gone, so bring \
+             certificate and key again"
+        );
+        tell("certificate", detail);
+    }
     found
 }

@@ -123,7 +123,7 @@ async fn lived() -> (Platform, Api, DnsStack, [Host; 2]) {
             address,
         ];
         let command = on.expect(0, &create).await.out;
-        let mut host = Host::new(1).await;
+        let mut host = Host::new(1, "").await;
         host.enroll(command.trim());
         host.start();
         hosts.push(host);

@@ -1,6 +1,7 @@
 //! An edge host: the real agent with its cells, and an origin that tells how often it was asked.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
