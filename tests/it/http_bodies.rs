@@ -142,7 +142,11 @@ fn batches() -> Vec<Row> {
 
 fn domains() -> Vec<Row> {
     let wrong = "invalid_type";
+    let rollback = "/api/domains/{d}/rollback";
     vec![
+        ("post", rollback, json!({"to": 1}), vec![("/revision", "missing"), ("/to", "unknown_field")]),
+        ("post", rollback, json!({"revision": "1"}), vec![("/revision", wrong)]),
+        ("post", rollback, json!({"revision": 9}), vec![("/revision", "unknown_revision")]),
         (
             "post",
             "/api/domains",

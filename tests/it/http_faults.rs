@@ -169,7 +169,14 @@ fn owners() -> Vec<Row> {
             422,
             "apex_ns",
         ),
-        row("DELETE", &format!("{ZONE}/rrsets/@/NS"), "", 422, "apex_ns"),
+        row("DELETE", &format!("{ZONE}/rrsets/@/NS"), "", 422, "derived"),
+        row(
+            "POST",
+            &format!("{ZONE}/rrsets/batch"),
+            json!({"changes": [{"op": "delete", "name": "@", "type": "NS"}]}),
+            422,
+            "apex_ns",
+        ),
         row(
             "PUT",
             &format!("{ZONE}/rrsets/@/CNAME"),
