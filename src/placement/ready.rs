@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn an_edge_is_ready_when_nothing_is_wrong_with_it() {
         assert_eq!(readiness(&edge(1), 2), Ok(()));
-        let wrong: [(fn(&mut EdgeFacts), bool, &str); 11] = [
+        type Spoil = fn(&mut EdgeFacts);
+        let wrong: [(Spoil, bool, &str); 11] = [
             (|e| e.addresses.clear(), true, "addresses"),
             (|e| e.enabled = false, true, "disabled"),
             (|e| e.drained = true, true, "drained"),

@@ -6,8 +6,10 @@ use headwater_events::actor::Caller;
 use headwater_events::admin::{AdminCommand, AdminView, decide as decide_admin};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::destination::Destinations;
-use headwater_events::domain::{decide, *};
-use headwater_events::edge::*;
+use headwater_events::domain::*;
+use headwater_events::edge::{
+    EdgeCommand, EdgeCreated, EdgePatch, EdgeSettings, EdgeState, EdgeView, Endpoints,
+};
 use headwater_events::event::{DnsIdentity, Event};
 use headwater_events::ids::{EdgeId, Revision};
 use uuid::Uuid;

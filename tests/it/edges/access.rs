@@ -203,7 +203,9 @@ async fn an_edge_that_falls_silent_is_told() {
     let shown = lab.show(agent.edge).await;
     assert_eq!((&shown["in_service"], &shown["agent"]), (&true.into(), &"1.2.3".into()));
     assert_eq!(shown["cell_states"].as_array().unwrap().len(), 2);
-    assert_eq!(shown["cell_states"][1]["ready"], true);
+    // Both listeners answer, but nothing was taken in yet.
+    assert_eq!(shown["cell_states"][1]["ready"], false);
+    assert_eq!(shown["cell_states"][1]["not_ready"], "it has taken in nothing yet");
     assert_eq!(shown["cell_states"][1]["report"]["connections"], 3);
     let stale = || async { lab.api.get("/api/status").await.expect(200).json()["edges"].clone() };
     assert_eq!(stale().await, json!([]));
