@@ -31,6 +31,8 @@ use super::service::{Readiness, Service};
 use super::supervise::Supervised;
 use crate::secret::Secret;
 
+/// Where DNS sends its visitors.
+pub(super) const ADDRESS: &str = "127.0.0.1";
 /// The name of the agent's program, beside ours.
 const PROGRAM: &str = "headwater-edge";
 /// Where the runtime is in a checkout.
@@ -306,7 +308,8 @@ impl Enrolling<'_> {
                 api.call(Method::POST, &path, None).await?.body
             }
             None => {
-                let body = json!({"name": name, "country": "DE", "continent": "EU", "cells": cells});
+                let mut body = json!({"name": name, "country": "DE", "continent": "EU", "cells": cells});
+                body["addresses"] = json!([ADDRESS]);
                 api.call(Method::POST, "/api/edges", Some(body)).await?.body
             }
         };

@@ -29,6 +29,8 @@ use crate::secret::Secret;
 const ADMIN_EMAIL: &str = "admin@example.test";
 /// The name servers that the demo's zones name.
 const NAMESERVERS: [&str; 2] = ["ns1.example.net", "ns2.example.net"];
+/// Where proxied names lead.
+pub(super) const PLATFORM_ZONE: &str = "edge.example.net";
 /// How long the control plane may take until it says that it is ready.
 const READY_LIMIT_SECONDS: u64 = 60;
 /// How often it is asked.
@@ -116,7 +118,8 @@ impl Settings {
              [server]\nlisten = \"{api}\"\nmetrics_listen = \"{metrics}\"\n\n\
              [dns]\nnameservers = [{nameservers}]\nhostmaster = \"hostmaster.example.net\"\n\n\
              [deploy]\npoll_milliseconds = 200\n\n\
-             [sites]\nunsafe_allow_loopback_origins = true\n\n\
+             [sites]\nunsafe_allow_loopback_origins = true\nplatform_zone = \"{PLATFORM_ZONE}\"\n\
+             answer_ttl = 5\ndrain_seconds = 5\n\n\
              [edge_control]\nlisten = \"{edge_control}\"\nheartbeat_seconds = 1\n\
              registrations_per_hour = 1000000\nrequests_per_minute = 1000000\n\n\
              # A demo has one user, who may want to see how fast it is.\n\

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use domain::base::Rtype;
 use http::header::HOST as HOST_FIELD;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -12,8 +13,9 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::edge;
+use super::headwater::PLATFORM_ZONE;
 use super::tour::{DOMAIN, Sights, hop};
+use super::{edge, probe};
 
 /// The proxied hostname. It stays.
 pub(super) const HOST: &str = "cdn.example.test";
@@ -95,6 +97,51 @@ impl Sights {
             bail!("what was purged is given: {:?}", after.body);
         }
         self.visit(&self.page, HIT).await.map(drop)
+    }
+
+    pub(super) async fn show_way(&self) -> Result<()> {
+        let (begin, shared) = (Instant::now(), format!("shared.{PLATFORM_ZONE}"));
+        for (name, rtype, wanted) in
+            [(HOST, Rtype::CNAME, shared.as_str()), (&shared, Rtype::A, edge::ADDRESS)]
+        {
+            let deadline = begin + Duration::from_secs(BACK_LIMIT_SECONDS);
+            // Endpoints are published once the edge was seen to be ready.
+            loop {
+                let limit = Duration::from_secs(VISITOR_LIMIT_SECONDS);
+                let answer = probe::dns(self.front, name, rtype, limit).await?;
+                if answer.rdata.iter().any(|rdata| rdata.trim_end_matches('.') == wanted) {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    bail!("dnsdist answers {name} {rtype} with {:?} instead of {wanted}", answer.rdata);
+                }
+                sleep(Duration::from_millis(BACK_PAUSE_MILLISECONDS)).await;
+            }
+            hop(begin, &format!("dnsdist answers {name} {rtype} with {wanted}"));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn show_rollback(&self) -> Result<()> {
+        let path = format!("/api/domains/{DOMAIN}/cache");
+        let before = self.api.get(&path).await?.body["browser_ttl_seconds"].clone();
+        let next = LIFETIMES.into_iter().find(|lifetime| before != *lifetime).unwrap_or_default();
+        let begin = Instant::now();
+        let body = json!({"browser_ttl_seconds": next});
+        let written = self.api.call(Method::PATCH, &path, Some(body)).await?;
+        hop(begin, &format!("PATCH {path} browser_ttl_seconds {next} answered {}", written.status.as_u16()));
+        self.finish(&written, begin).await?;
+        let revision = written.body["revision"].as_i64().context("the answer has no revision")? - 1;
+        let rollback = format!("/api/domains/{DOMAIN}/rollback");
+        let begin = Instant::now();
+        let back = self.api.call(Method::POST, &rollback, Some(json!({"revision": revision}))).await?;
+        hop(begin, &format!("POST {rollback} to revision {revision} answered {}", back.status.as_u16()));
+        self.finish(&back, begin).await?;
+        let after = self.api.get(&path).await?.body["browser_ttl_seconds"].clone();
+        if before != after {
+            bail!("browser_ttl_seconds is {after} after the rollback instead of {before}");
+        }
+        Ok(())
     }
 
     pub(super) async fn show_faults(&self) -> Result<()> {

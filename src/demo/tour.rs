@@ -39,10 +39,12 @@ type Step = (&'static str, for<'a> fn(&'a Sights) -> BoxFuture<'a, Result<()>>);
 const STEPS: &[Step] = &[
     ("A record travels from PUT to the answer of a name server.", |sights| Box::pin(sights.show_record())),
     ("A hostname is put before an origin: the edge asks it once.", |sights| Box::pin(sights.show_hostname())),
+    ("DNS leads its visitors to the edge.", |sights| Box::pin(sights.show_way())),
     ("The policy of the cache is changed: cells go to the next generation.", |sights| {
         Box::pin(sights.show_policy())
     }),
     ("What is kept is purged.", |sights| Box::pin(sights.show_purge())),
+    ("A change is rolled back.", |sights| Box::pin(sights.show_rollback())),
 ];
 
 /// What is shown where nobody else is at work, since parts are killed.
