@@ -30,8 +30,12 @@ fn put(body: CertificateBody) -> DomainCommand {
 }
 
 fn host(name: &str) -> DomainCommand {
-    let origin =
-        OriginInput { scheme: Some("http".into()), host: Some("1.1.1.1".into()), ..OriginInput::default() };
+    let origin = OriginInput {
+        scheme: Some("http".into()),
+        host: Some("1.1.1.1".into()),
+        host_header: Some("www.example.com".into()),
+        ..OriginInput::default()
+    };
     let input = HostnameInput { origin, ..HostnameInput::default() };
     let body = HostnameBody::parse(&input, &owner(name), &zone(), &Default::default()).unwrap();
     DomainCommand::PutHostname { owner: owner(name), body }
