@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// RRsets and hostnames that one rollback changes, at most.
-pub const ROLLBACK_MAX_CHANGES: usize = 50_000;
+pub const ROLLBACK_MAX_CHANGES: usize = 20_000;
 /// The code of a refusal that another look at the log may lift: the domain moved on, or is another one by now.
 pub const MOVED_ON: &str = "moved_on";
 

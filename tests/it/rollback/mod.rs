@@ -4,6 +4,7 @@ mod api;
 mod crash;
 mod dns;
 mod race;
+mod size;
 
 use headwater::command::{Command, Meta};
 use headwater_events::actor::Caller;
