@@ -19,6 +19,8 @@ use crate::support::{DnsStack, eventually};
 
 /// The TTL of what visitors are told.
 const TTL: Duration = Duration::from_secs(1);
+/// How soon one visit may follow the other: below what a site lets through of one client.
+const PACE: Duration = Duration::from_millis(20);
 /// How many are served before a phase counts.
 const PHASE_VISITS: u32 = 20;
 
@@ -44,7 +46,9 @@ impl Visitors {
             let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
             let (mut tally, mut known, mut until) = (Tally::default(), Vec::new(), Instant::now());
             let mut turn = 0;
+            let mut pace = tokio::time::interval(PACE);
             while !ended.is_cancelled() {
+                pace.tick().await;
                 if Instant::now() >= until {
                     known = addresses(dns).await;
                     until = Instant::now() + TTL;
@@ -185,7 +189,9 @@ async fn nobody_notices_that_a_cell_is_drained() {
     let visits = tokio::spawn(async move {
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
         let (mut at, mut failed) = (cell, Vec::new());
+        let mut pace = tokio::time::interval(PACE);
         while !stopped.is_cancelled() {
+            pace.tick().await;
             let mut said = Vec::new();
             // Whoever is told that a domain is not here asks the other one.
             for door in [at, 1 - at] {
