@@ -13,15 +13,18 @@ use crate::time::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Events of domains that leave what targets serve as it is, but for the serial and for whether it is served at all.
-/// Whatever is not named here changes it.
-pub const NEUTRAL_TYPES: [&str; 6] = [
+/// Events of domains that leave everything as it is that a rollback restores: at most the serial, whether it is served at
+/// all, or what no rollback brings back is another. Whatever is not named here changes it.
+pub const NEUTRAL_TYPES: [&str; 9] = [
     "domain.created",
     "domain.updated",
     "domain.deleted",
     "domain.restored",
     "domain.rolled_back",
     "purge.requested",
+    "hostname.withdrawn",
+    "certificate.replaced",
+    "certificate.deleted",
 ];
 
 /// What is retained of every domain.
