@@ -101,7 +101,10 @@ async fn put(
     let body = body.parse(&owner, &at.domain, &app.config.sites.destinations)?;
     let command = DomainCommand::PutHostname { owner, body };
     let mut submitted = mutation.submit(&app, Command::Domain { name: at.domain, command }).await?;
-    if let (Submitted::Done(outcome), Some(warning)) = (&mut submitted, unanswered(&app).await?) {
+    if let Submitted::Done(outcome) = &mut submitted
+        && outcome.changed
+        && let Some(warning) = unanswered(&app).await?
+    {
         outcome.warnings.push(warning.to_owned());
     }
     Ok(submitted.into_response())

@@ -267,6 +267,7 @@ mod tests {
         for way in ["::new(StatusCode::", "conflict(\""] {
             for (at, _) in source.match_indices(way) {
                 let call = source[at..].split(';').next().unwrap_or_default();
+                let call = call.split(").with(").next().unwrap_or_default();
                 found.extend(call.split('"').nth(1).map(str::to_owned));
             }
         }

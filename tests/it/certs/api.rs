@@ -119,10 +119,13 @@ async fn names_are_covered_when_it_comes_and_warned_of_afterwards() {
     assert_eq!(api.get(TLS).await.json(), json!({"certificate": null}));
 
     bring(&api, &issuer.leaf(&["example.test", "*.example.test"]), &chain).await;
-    assert_eq!(proxy(&api, "new").await.get("warnings"), None);
-    let warned = proxy(&api, "a.deep").await;
-    let warning = warned["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("a.deep.example.test") && warning.contains("http alone"), "{warning}");
+    let uncovered = |answer: &Value| {
+        let all = answer["warnings"].as_array().into_iter().flatten();
+        all.filter(|warning| warning.as_str().unwrap().contains("http alone")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(uncovered(&proxy(&api, "new").await), [] as [Value; 0]);
+    let warned = uncovered(&proxy(&api, "a.deep").await);
+    assert!(warned.len() == 1 && warned[0].as_str().unwrap().contains("a.deep.example.test"), "{warned:?}");
     // From then on the next certificate is to be for that name too.
     let same = issuer.leaf(&["example.test", "*.example.test"]);
     api.call(Method::PUT, CUSTOM, same.body(Some(&chain))).await.expect_problem(422, "name_not_covered");
