@@ -6,7 +6,7 @@
 //! [`part`] and [`service`] for child processes, [`process`] for naming them and [`probe`] for asking them.
 //!
 //! The demo on top: [`run`] is the command; [`ledger`] what it remembers, [`manifest`] what it publishes, [`supervise`]
-//! what keeps its parts alive, [`tour`] what it shows, on [`sites`] what of it is seen through the edge.
+//! what keeps its parts alive, [`tour`] what it shows, on `sites` what of it is seen through the edge.
 
 pub mod api;
 pub mod dnsdist;
