@@ -132,7 +132,9 @@ pub(super) async fn due(
     let in_hand: Vec<Uuid> = in_hand.iter().map(|id| id.as_uuid()).collect();
     let query = sqlx::query(sql::DUE).bind(cluster.as_uuid()).bind(in_hand).bind(i64::from(most));
     let query = query.bind(TOUCHED_MAX_EVENTS + 1).bind(after.map_or(Uuid::nil(), TenantId::as_uuid));
-    let query = query.bind(i64::try_from(TURN_MAX_TENANTS).unwrap_or(i64::MAX));
+    // No more of them than may be taken: then each that was looked at is among what is found.
+    let turns = TURN_MAX_TENANTS.min(usize::try_from(most).unwrap_or(TURN_MAX_TENANTS));
+    let query = query.bind(i64::try_from(turns).unwrap_or(i64::MAX));
     let mut indexed = pool.begin_with(sql::INDEXED).await.map_err(DeployError::control)?;
     let rows = query.fetch_all(&mut *indexed).await.map_err(DeployError::control)?;
     indexed.rollback().await.map_err(DeployError::control)?;
@@ -148,7 +150,7 @@ pub(super) async fn due(
     let due: Result<Vec<Due>, _> = rows.iter().map(|row| read(row).map_err(DeployError::control)).collect();
     let due = due?;
     let tenants: BTreeSet<TenantId> = due.iter().map(|due| due.tenant).collect();
-    let next = tenants.last().copied().filter(|_| tenants.len() >= TURN_MAX_TENANTS);
+    let next = tenants.last().copied().filter(|_| tenants.len() >= turns);
     Ok(Found { due, next })
 }
 

@@ -1,7 +1,9 @@
 //! Tenants take turns in what is claimed.
 
-use sqlx::AssertSqlSafe;
+use std::collections::BTreeSet;
+
 use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
 use crate::support::TestDb;
@@ -12,9 +14,16 @@ const MANY: i32 = 10_000;
 const BATCH: i64 = 200;
 
 async fn due(pool: &PgPool, cluster: Uuid) -> Vec<Uuid> {
-    let query = sqlx::query_scalar(headwater::deploy::sql::DUE).bind(cluster).bind(Vec::<Uuid>::new());
+    due_after(pool, cluster, Uuid::nil(), 32).await.into_iter().map(|(domain, _)| domain).collect()
+}
+
+/// What is due of so many tenants after one: domains with their tenants.
+async fn due_after(pool: &PgPool, cluster: Uuid, after: Uuid, tenants: i64) -> Vec<(Uuid, Uuid)> {
+    let query = sqlx::query(headwater::deploy::sql::DUE).bind(cluster).bind(Vec::<Uuid>::new());
+    let query = query.bind(BATCH).bind(10_i64).bind(after).bind(tenants);
     let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
-    query.bind(BATCH).bind(10_i64).bind(Uuid::nil()).bind(32_i64).fetch_all(&mut *indexed).await.unwrap()
+    let rows = query.fetch_all(&mut *indexed).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(4))).collect()
 }
 
 #[tokio::test]
@@ -53,6 +62,14 @@ async fn one_tenants_many_domains_do_not_delay_anothers_one() {
     .unwrap();
     assert_eq!(tenants[..7], [1, 2, 3, 1, 3, 1, 3], "tenants take turns");
     assert!(tenants[7..].iter().all(|tenant| *tenant == 1));
+
+    // A look at few tenants goes on after the last one: all have their turn.
+    let tenant = |number: u128| Uuid::from_u128(number);
+    let tenants_of = |found: Vec<(Uuid, Uuid)>| found.into_iter().map(|(_, of)| of).collect::<BTreeSet<_>>();
+    let first = tenants_of(due_after(&pool, cluster, Uuid::nil(), 2).await);
+    assert_eq!(first, [tenant(1), tenant(2)].into());
+    let rest = due_after(&pool, cluster, tenant(2), 2).await;
+    assert_eq!((rest.len(), tenants_of(rest)), (3, [tenant(3)].into()));
 
     // What is not due costs nothing: it is found by the index of what is.
     sqlx::raw_sql(
