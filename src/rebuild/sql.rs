@@ -9,11 +9,13 @@ const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
 const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sql");
 const CERTIFICATES: &str = include_str!("../../migrations/control/0040_certificates.sql");
+const ACCESS: &str = include_str!("../../migrations/control/0060_access.sql");
+const PEOPLE: &str = include_str!("../../migrations/control/0070_people.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
 /// Where in its file the part of `desired` ends.
-const CERTIFICATE_TABLES_END: &str = "-- What follows is not desired.";
+const OWN_TABLES_END: &str = "-- What follows is not desired.";
 /// Where in its file the part of `desired` ends.
 const TABLES_END: &str = "-- When each cluster was last reached";
 /// Where in its file the part of `desired` begins.
@@ -130,8 +132,9 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let (sites, _) = SITES.split_at(SITES.find(PROCEDURES_BEGIN).unwrap_or(SITES.len()));
     let edges = EDGES.split_once(EDGE_TABLES_END).map_or(EDGES, |(own, _)| own);
     let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
-    let certificates = CERTIFICATES.split_once(CERTIFICATE_TABLES_END).map_or(CERTIFICATES, |(own, _)| own);
-    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}");
+    let part = |text: &'static str| text.split_once(OWN_TABLES_END).map_or(text, |(own, _)| own);
+    let (certificates, access, people) = (part(CERTIFICATES), part(ACCESS), part(PEOPLE));
+    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -139,7 +142,7 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, SITES, EDGES, CERTIFICATES, PLACEMENT] {
+    for procedures in [PROCEDURES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE] {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))
@@ -163,6 +166,7 @@ pub(super) fn remove(schema: &str) -> String {
         "drop schema if exists {schema} cascade; drop procedure if exists {schema}_apply; \
          drop procedure if exists {schema}_apply_sites; drop procedure if exists {schema}_apply_edges; \
          drop procedure if exists {schema}_apply_certificates; \
+         drop procedure if exists {schema}_apply_access; drop procedure if exists {schema}_apply_people; \
          drop procedure if exists {schema}_write"
     )
 }
