@@ -7,12 +7,11 @@ use super::batch::Batch;
 use super::decide::{BATCH_MAX_EVENTS, Decider, Verdict};
 use super::head::Head;
 use super::turn::{BATCH_MAX_COMMANDS, Size, Turns};
-use super::{load, pool, watchdog};
+use super::{load, lock, pool, watchdog};
 use crate::clock::Clock;
 use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitError};
 use crate::secret::Secret;
 use headwater_events::actor::Caller;
-use headwater_events::admin::AdminCommand;
 use headwater_events::domain::{Decided, DomainCommand, Limits, diff, entity_tag, not_restored};
 use headwater_events::ids::{BatchId, OperationId, Position};
 use headwater_events::reject::Reject;
@@ -319,7 +318,7 @@ impl Committer {
         let Some(connection) = self.connection.as_mut() else { return Ok(Appended::Again) };
         // A stream that was missed twice is waited for, while nothing else is held.
         if let Some(stream) = round.iter().find(|waiting| waiting.misses > 1).and_then(stream_name) {
-            match load::lock_name(connection, &stream).await {
+            match lock::lock_name(connection, &stream).await {
                 // Whoever holds it stands still. It is missed once more, and the others go on.
                 Err(error) if is_lock_timeout(&error) => tracing::warn!(?stream, "a stream is held for long"),
                 other => other?,
@@ -415,18 +414,18 @@ impl Committer {
 fn stands_alone(command: &Command) -> bool {
     match command {
         Command::Domain { command, .. } => matches!(command, DomainCommand::Rollback(_)),
-        Command::Admin { command, .. } => {
-            !matches!(command, AdminCommand::RecordDeployments { .. } | AdminCommand::FinishOperation { .. })
-        }
-        _ => false,
+        Command::Admin { command, .. } => lock::judges_others(command),
+        Command::CreateDomain(_) => false,
     }
 }
 
-fn stream_name(waiting: &Waiting) -> Option<load::LockName> {
+fn stream_name(waiting: &Waiting) -> Option<lock::LockName> {
     match &waiting.request.command {
-        Command::Domain { name, .. } => Some(load::LockName::Domain(name.clone())),
-        Command::CreateDomain(create) => Some(load::LockName::Relatives(create.name.clone())),
-        Command::Admin { .. } => None,
+        Command::Domain { name, .. } => Some(lock::LockName::Domain(name.clone())),
+        Command::CreateDomain(create) => Some(lock::LockName::Relatives(create.name.clone())),
+        Command::Admin { command, .. } => {
+            lock::judges_others(command).then_some(lock::LockName::Administration)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, past, row, sites, sql};
+use super::{edge, lock, past, row, sites, sql};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -66,7 +66,15 @@ pub(super) async fn load(
                 }
             }
             Command::Domain { command, .. } => needs_generation |= command.needs_generation(),
-            Command::Admin { command, .. } => streams.push(command.stream().id),
+            Command::Admin { command, .. } => {
+                streams.push(command.stream().id);
+                if lock
+                    && lock::judges_others(command)
+                    && !lock::try_lock(connection, lock::ADMINISTRATION).await?
+                {
+                    loaded.missed.insert(index);
+                }
+            }
         }
     }
     heads(connection, &streams, &mut loaded).await?;
@@ -281,14 +289,8 @@ async fn name(
     lock: bool,
     loaded: &mut Loaded,
 ) -> Result<bool, sqlx::Error> {
-    if lock {
-        let got: bool = sqlx::query_scalar(sql::LOCK_NAME)
-            .bind(relatives_key(&create.name))
-            .fetch_one(&mut *connection)
-            .await?;
-        if !got {
-            return Ok(false);
-        }
+    if lock && !lock::try_lock(connection, &lock::relatives_key(&create.name)).await? {
+        return Ok(false);
     }
     let holder =
         sqlx::query(sql::HOLDERS).bind(create.name.as_str()).fetch_optional(&mut *connection).await?;
@@ -450,34 +452,6 @@ async fn pause(
     view.scope_exists =
         sqlx::query_scalar(sql::SCOPE_EXISTS).bind(kind).bind(&id).fetch_one(&mut *connection).await?;
     Ok(())
-}
-
-/// What is waited for when it was missed twice.
-#[derive(Debug, Clone)]
-pub(super) enum LockName {
-    /// The stream of the domain that holds this name.
-    Domain(DomainName),
-    /// The names above and below this one.
-    Relatives(DomainName),
-}
-
-/// Waits for one lock; nothing else may be held meanwhile.
-pub(super) async fn lock_name(connection: &mut PgConnection, name: &LockName) -> Result<(), sqlx::Error> {
-    let key = match name {
-        LockName::Relatives(name) => Some(relatives_key(name)),
-        LockName::Domain(name) => {
-            sqlx::query_scalar(sql::DOMAIN_ID).bind(name.as_str()).fetch_optional(&mut *connection).await?
-        }
-    };
-    if let Some(key) = key {
-        sqlx::query(sql::LOCK_STREAM).bind(key).execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-/// A name and the names above and below it share their last label.
-fn relatives_key(name: &DomainName) -> String {
-    format!("name {}", name.labels().next_back().unwrap_or_default())
 }
 
 /// Names of the enabled targets.

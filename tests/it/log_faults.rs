@@ -15,8 +15,12 @@ use headwater::command::{Command, Meta, Outcome, SubmitError};
 use headwater::store::read::{LogReader, ReadError};
 use headwater::store::{CommitterHandle, pool};
 use headwater_events::actor::Caller;
+use headwater_events::admin::AdminCommand;
+use headwater_events::dns::DomainName;
 use headwater_events::domain::{DomainCommand, Precondition, RrsetChange};
-use headwater_events::ids::{Position, Revision, TenantId, UserId};
+use headwater_events::edge::{EdgeCommand, EdgeCreated, Endpoints};
+use headwater_events::event::Labels;
+use headwater_events::ids::{EdgeId, Position, Revision, TenantId, UserId};
 use headwater_events::reject::Reject;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
@@ -203,6 +207,40 @@ async fn two_at_the_tail_get_two_positions_and_one_revision() {
     two_positions(&log).await.unwrap();
     one_revision(&log).await.unwrap();
     log.assert_sound().await;
+}
+
+/// What is judged by other streams than its own is decided one after the other, in all replicas together: of two edges
+/// that visitors are sent to, two drains at once leave one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_drains_at_once_leave_the_last_edge() {
+    let log = Log::new().await;
+    let edges = [EdgeId::from_uuid(Uuid::now_v7()), EdgeId::from_uuid(Uuid::now_v7())];
+    for (n, edge) in edges.into_iter().enumerate() {
+        let created = EdgeCreated {
+            name: format!("edge{n}"),
+            country: "DE".into(),
+            continent: "EU".into(),
+            cells: 1,
+            labels: Labels::new(),
+            external_id: None,
+        };
+        log.admin(AdminCommand::Edge { edge, command: EdgeCommand::Create(created, Vec::new()) }).await;
+    }
+    let published = edges.map(|edge| (edge, vec!["192.0.2.1".parse().unwrap()]));
+    let zone = DomainName::parse("edge.example.net").unwrap();
+    let endpoints = Endpoints { zone, ttl: 300, pools: [("shared".to_owned(), published.into())].into() };
+    log.admin(AdminCommand::SetEndpoints { endpoints, why: Vec::new() }).await;
+
+    let drain = |edge| {
+        let command = AdminCommand::Edge { edge, command: EdgeCommand::SetDrained(true) };
+        (Caller::system(), Command::admin(command), Meta::internal())
+    };
+    let answers = meet_at_the_tail(&log, edges.map(drain)).await;
+    let won = answers.iter().filter(|answer| answer.is_ok()).count();
+    let told = |answer: &&Result<Outcome, SubmitError>| {
+        matches!(answer, Err(SubmitError::Rejected(Reject::Guarded { .. })))
+    };
+    assert_eq!((won, answers.iter().filter(told).count()), (1, 1), "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
