@@ -18,6 +18,7 @@ use headwater_events::ids::DomainId;
 use headwater_projections::powerdns::SetHash;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -166,6 +167,7 @@ async fn finish(
     for (made, result) in candidates.into_iter().zip(results) {
         match sort(context, made, result, stages, &mut left).await? {
             Sorted::Active(check, claim, sum) => {
+                hold.asks(claim.domain, claim.desired);
                 checks.push(check);
                 active.push(Some((claim, sum)));
             }
@@ -173,14 +175,23 @@ async fn finish(
             Sorted::Again => {}
         }
     }
+    let asked: Vec<DomainId> = active.iter().flatten().map(|(claim, _)| claim.domain).collect();
     // What has been seen is recorded while the rest is still asked for.
     let (seen, outcomes) = mpsc::unbounded_channel();
     let ask = async {
-        let mut answers = verify::verify(&context.target, checks);
+        let domains: Arc<[DomainId]> = asked.into();
+        let asking = hold.asking();
+        let needed = move |at: usize| domains.get(at).is_some_and(|domain| asking(*domain));
+        let mut answers = verify::verify(&context.target, checks, needed);
         let mut any = false;
         while let Some((at, answer)) = answers.next().await {
-            any |= answer.is_ok();
             let Some((claim, checksum)) = active.get_mut(at).and_then(Option::take) else { continue };
+            // Overtaken by what is newer, which is seen in its place.
+            let Some(answer) = answer else { continue };
+            any |= answer.is_ok();
+            if !hold.settle(claim.domain).await {
+                continue;
+            }
             let (ending, stages) = match answer {
                 Ok(()) => (Ending::Verified, Stages { verified: Some(context.app.clock.now()), ..stages }),
                 Err(why) => (Ending::Unverified(why), stages),

@@ -1,6 +1,7 @@
 //! What is due on a cluster, read in one snapshot with everything that it is rendered from.
 
 use super::fault::DeployError;
+use super::hold::InHand;
 use super::load::TOUCHED_MAX_EVENTS;
 use super::sql;
 use chrono::{DateTime, Utc};
@@ -125,16 +126,18 @@ pub(super) struct Found {
 pub(super) async fn due(
     pool: &PgPool,
     cluster: ClusterId,
-    in_hand: &BTreeSet<DomainId>,
+    in_hand: &InHand,
     most: u32,
     after: Option<TenantId>,
 ) -> Result<Found, DeployError> {
-    let in_hand: Vec<Uuid> = in_hand.iter().map(|id| id.as_uuid()).collect();
-    let query = sqlx::query(sql::DUE).bind(cluster.as_uuid()).bind(in_hand).bind(i64::from(most));
+    let domains: Vec<Uuid> = in_hand.domains.iter().map(|id| id.as_uuid()).collect();
+    let asked: Vec<String> =
+        in_hand.asked.iter().map(|(id, revision)| sql::wanted_at(*id, *revision)).collect();
+    let query = sqlx::query(sql::DUE).bind(cluster.as_uuid()).bind(domains).bind(i64::from(most));
     let query = query.bind(TOUCHED_MAX_EVENTS + 1).bind(after.map_or(Uuid::nil(), TenantId::as_uuid));
     // No more of them than may be taken: then each that was looked at is among what is found.
     let turns = TURN_MAX_TENANTS.min(usize::try_from(most).unwrap_or(TURN_MAX_TENANTS));
-    let query = query.bind(i64::try_from(turns).unwrap_or(i64::MAX));
+    let query = query.bind(i64::try_from(turns).unwrap_or(i64::MAX)).bind(asked);
     let mut indexed = pool.begin_with(sql::INDEXED).await.map_err(DeployError::control)?;
     let rows = query.fetch_all(&mut *indexed).await.map_err(DeployError::control)?;
     indexed.rollback().await.map_err(DeployError::control)?;

@@ -1,5 +1,7 @@
 //! The reconciler's statements on the control database. Those on a target stand beside the projection.
 
+use headwater_events::ids::{DomainId, Revision};
+
 /// For statements that find few rows by an index. How many are due cannot be estimated, since it is a comparison of
 /// columns, and a plan outlives the time when its table was small: the planner would read whole tables for them.
 macro_rules! by_index {
@@ -63,12 +65,18 @@ macro_rules! due {
     };
 }
 
-/// What is due now of the cluster ($1) and not in hand ($2).
+/// How a domain that is wanted at a revision is named in [`DUE`]: as one text, which is found among many by its hash.
+pub(super) fn wanted_at(domain: DomainId, revision: Revision) -> String {
+    format!("{} {revision}", domain.as_uuid())
+}
+
+/// What is due now of the cluster ($1) and not in hand ($2), nor wanted at the revision that is being asked about ($7).
 macro_rules! due_now {
     () => {
         concat!(
             "desired.deployments dep join desired.domains m on m.id = dep.domain_id \
-             where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) and ",
+             where dep.cluster_id = $1 and dep.next_attempt_at <= now() and not (dep.domain_id = any($2)) \
+               and not (dep.domain_id::text || ' ' || dep.desired_revision = any($7::text[])) and ",
             due!()
         )
     };
@@ -88,7 +96,7 @@ macro_rules! next_tenant {
 }
 
 /// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most, $5 the tenant after which it begins, $6 how
-/// many tenants: what is due now, and how large it is. The tenants take turns: first the longest waiting domain of each,
+/// many tenants, $7 domains at revisions ([`wanted_at`]) that are asked about: what is due now, and how large it is. The tenants take turns: first the longest waiting domain of each,
 /// then the second of each. Of each tenant no more is read than may be taken, by the index of what is due (see
 /// [`INDEXED`]); sizes are looked up for what is taken.
 pub const DUE: &str = concat!(

@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Batches of many domains that are being written at once.
 const WRITING_MAX_BATCHES: usize = 2;
-/// Batches of many domains on their way at once, those that are only read back among them.
-const BATCHES_MAX_COUNT: usize = 8;
+/// Batches of many domains on their way at once, those that are only read back among them: as many as bound the memory,
+/// since a name server that is slow to answer holds up nothing but what is read back from it.
+const BATCHES_MAX_COUNT: usize = 64;
 /// Very large zones on their way at once.
 const LARGE_MAX_COUNT: usize = 1;
 /// Events or records of one batch, about.
@@ -170,7 +171,7 @@ impl Worker {
         if !self.spacing.claims(Instant::now()) {
             return Ok(false);
         }
-        let in_hand = self.holds.domains();
+        let in_hand = self.holds.in_hand();
         let most = self.app.config.deploy.batch_domains;
         let began = self.turn;
         let found = claim::due(&self.app.pool, self.cluster.id, &in_hand, most, began).await?;

@@ -11,6 +11,7 @@ mod drift;
 mod fair;
 mod faults;
 pub mod lab;
+mod overtake;
 mod rebuild;
 mod render;
 #[cfg(feature = "failpoints")]

@@ -6,7 +6,14 @@ use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
+use headwater::command::Command;
+use headwater_events::admin::AdminCommand;
+use headwater_events::event::PauseScope;
+use headwater_events::ids::TenantId;
+
+use super::lab::Lab;
 use crate::support::TestDb;
+use crate::support::log::create_domain;
 
 /// Domains that one tenant has due.
 const MANY: i32 = 10_000;
@@ -20,7 +27,7 @@ async fn due(pool: &PgPool, cluster: Uuid) -> Vec<Uuid> {
 /// What is due of so many tenants after one: domains with their tenants.
 async fn due_after(pool: &PgPool, cluster: Uuid, after: Uuid, tenants: i64) -> Vec<(Uuid, Uuid)> {
     let query = sqlx::query(headwater::deploy::sql::DUE).bind(cluster).bind(Vec::<Uuid>::new());
-    let query = query.bind(BATCH).bind(10_i64).bind(after).bind(tenants);
+    let query = query.bind(BATCH).bind(10_i64).bind(after).bind(tenants).bind(Vec::<String>::new());
     let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
     let rows = query.fetch_all(&mut *indexed).await.unwrap();
     rows.iter().map(|row| (row.get(0), row.get(4))).collect()
@@ -82,10 +89,30 @@ async fn one_tenants_many_domains_do_not_delay_anothers_one() {
     sqlx::raw_sql("vacuum analyze desired.deployments").execute(&pool).await.unwrap();
     let text = headwater::deploy::sql::DUE.replace("$1", &format!("'{cluster}'"));
     let text = text.replace("$2", "'{}'").replace("$3", "200").replace("$4", "10");
-    let text = text.replace("$5", &format!("'{}'", Uuid::nil())).replace("$6", "32");
+    let text = text.replace("$5", &format!("'{}'", Uuid::nil())).replace("$6", "32").replace("$7", "'{}'");
     let mut indexed = pool.begin_with(headwater::deploy::sql::INDEXED).await.unwrap();
     let plan: Vec<String> =
         sqlx::query_scalar(AssertSqlSafe(format!("explain {text}"))).fetch_all(&mut *indexed).await.unwrap();
     let plan = plan.join("\n");
     assert!(plan.contains("deployments_turns") && !plan.contains("Seq Scan on domains"), "{plan}");
+}
+
+/// More tenants than one look takes in, each with a domain that is due: the worker's looks go on where the last ended,
+/// and begin anew, until all have had their turn. No poll, no other change wakes it in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tenant_has_its_turn_however_many_there_are() {
+    const TENANTS: usize = 70;
+    let lab = Lab::start(1).await;
+    let (scope, reason) = (PauseScope::All, "all are to be due at once".to_owned());
+    lab.admin(AdminCommand::Pause { scope: scope.clone(), reason: reason.clone() }).await;
+    for n in 0..TENANTS {
+        let id = TenantId::from_uuid(Uuid::now_v7());
+        let (name, labels) = (format!("tenant {n}"), [].into());
+        lab.admin(AdminCommand::CreateTenant { id, name, labels, external_id: None }).await;
+        lab.submit(Command::CreateDomain(create_domain(&format!("turn{n}.test"), id))).await.unwrap();
+    }
+    lab.admin(AdminCommand::Resume { scope, reason }).await;
+    for n in 0..TENANTS {
+        lab.current(&format!("turn{n}.test")).await;
+    }
 }
