@@ -5,6 +5,7 @@
 use super::sql;
 use crate::app::App;
 use crate::command::{Command, Meta};
+use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
@@ -19,8 +20,13 @@ use uuid::Uuid;
 
 /// How often open operations are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Operations that one look ends, at most.
-const LOOK_MAX_OPERATIONS: i64 = 200;
+/// Open operations that are looked at together.
+const PAGE_MAX_OPERATIONS: i64 = 200;
+/// Operations that one look ends, about.
+const LOOK_MAX_ENDED: usize = 200;
+/// Pages of one look; the next one goes on behind them. However many operations wait for a target that does not come,
+/// a look costs no more.
+const LOOK_MAX_PAGES: usize = 10;
 /// How long the leader leads without saying so again.
 const LEASE_SECONDS: f64 = 5.0;
 /// The lease of the one leader.
@@ -88,9 +94,9 @@ impl CellView {
 
 /// Runs until the process stops.
 pub async fn run(app: App) {
-    let owner = Uuid::now_v7();
+    let (owner, mut place) = (Uuid::now_v7(), Place::default());
     while !app.stop.is_cancelled() {
-        let more = match look(&app, owner).await {
+        let more = match look(&app, owner, &mut place).await {
             Ok(more) => more,
             Err(error) => {
                 tracing::warn!(%error, "open operations cannot be looked at");
@@ -106,11 +112,15 @@ pub async fn run(app: App) {
     }
 }
 
+/// Behind which open operation the next look begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    accepted: DateTime<Utc>,
+    operation: Uuid,
+}
+
 /// One look; true when a full set was ended and there may be more.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn look(app: &App, owner: Uuid) -> Result<bool, sqlx::Error> {
+async fn look(app: &App, owner: Uuid, place: &mut Place) -> Result<bool, sqlx::Error> {
     let lease: Option<i64> = sqlx::query_scalar(sql::LEASE)
         .bind(LEASE_NAME)
         .bind(owner)
@@ -121,10 +131,59 @@ pub async fn look(app: &App, owner: Uuid) -> Result<bool, sqlx::Error> {
         return Ok(false);
     }
     let deadline = app.config.operations.deadline.as_secs_f64();
-    let query = sqlx::query(sql::OVERDUE).bind(deadline).bind(LOOK_MAX_OPERATIONS);
-    let rows = query.fetch_all(&app.pool).await?;
     let mut commands = Vec::new();
-    for row in &rows {
+    for _ in 0..LOOK_MAX_PAGES {
+        let (ids, is_last) = next_page(app, place).await?;
+        if !ids.is_empty() {
+            verdicts(app, deadline, &ids, &mut commands).await?;
+        }
+        if is_last || commands.len() >= LOOK_MAX_ENDED {
+            break;
+        }
+    }
+    for row in sqlx::query(sql::CLUSTERS).bind(deadline).fetch_all(&app.pool).await? {
+        let (id, cluster) = (OperationId::from_uuid(row.try_get(0)?), ClusterId::from_uuid(row.try_get(1)?));
+        let (name, error): (String, Option<String>) = (row.try_get(2)?, row.try_get(5)?);
+        if let Some(finished) = cluster_verdict(id, cluster, &name, row.try_get(3)?, row.try_get(4)?, error) {
+            commands.push(AdminCommand::FinishOperation { domain: None, tenant: None, finished });
+        }
+    }
+    let full = commands.len() >= LOOK_MAX_ENDED;
+    let submitted = commands
+        .into_iter()
+        .map(|command| app.commit.submit(Caller::system(), Command::admin(command), Meta::internal()));
+    let mut all_ended = true;
+    for outcome in join_all(submitted).await {
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "an operation could not be ended; trying again");
+            all_ended = false;
+        }
+    }
+    // The projection has to see what was just ended before another look is worth it.
+    Ok(full && all_ended && wait_for_projection(app).await)
+}
+
+/// The next open operations, and whether they are the last: then the next look begins anew.
+async fn next_page(app: &App, place: &mut Place) -> Result<(Vec<Uuid>, bool), sqlx::Error> {
+    let query = sqlx::query_as::<_, (DateTime<Utc>, Uuid)>(sql::OPEN).bind(place.accepted);
+    let found = query.bind(place.operation).bind(PAGE_MAX_OPERATIONS).fetch_all(&app.pool).await?;
+    let is_last = i64::try_from(found.len()).is_ok_and(|count| count < PAGE_MAX_OPERATIONS);
+    let last = found.last().filter(|_| !is_last);
+    *place = last.map_or_else(Place::default, |(accepted, operation)| Place {
+        accepted: *accepted,
+        operation: *operation,
+    });
+    Ok((found.into_iter().map(|(_, id)| id).collect(), is_last))
+}
+
+/// How those of these operations end that have to.
+async fn verdicts(
+    app: &App,
+    deadline: f64,
+    ids: &[Uuid],
+    commands: &mut Vec<AdminCommand>,
+) -> Result<(), sqlx::Error> {
+    for row in sqlx::query(sql::OVERDUE).bind(deadline).bind(ids).fetch_all(&app.pool).await? {
         let operation = OperationId::from_uuid(row.try_get(0)?);
         let Json(targets): Json<Vec<TargetView>> = row.try_get(5)?;
         let edges: Option<Json<EdgesView>> = row.try_get(6)?;
@@ -138,26 +197,7 @@ pub async fn look(app: &App, owner: Uuid) -> Result<bool, sqlx::Error> {
             finished,
         });
     }
-    for row in sqlx::query(sql::CLUSTERS).bind(deadline).fetch_all(&app.pool).await? {
-        let (id, cluster) = (OperationId::from_uuid(row.try_get(0)?), ClusterId::from_uuid(row.try_get(1)?));
-        let (name, error): (String, Option<String>) = (row.try_get(2)?, row.try_get(5)?);
-        if let Some(finished) = cluster_verdict(id, cluster, &name, row.try_get(3)?, row.try_get(4)?, error) {
-            commands.push(AdminCommand::FinishOperation { domain: None, tenant: None, finished });
-        }
-    }
-    let full = i64::try_from(commands.len()).is_ok_and(|n| n >= LOOK_MAX_OPERATIONS);
-    let submitted = commands
-        .into_iter()
-        .map(|command| app.commit.submit(Caller::system(), Command::admin(command), Meta::internal()));
-    let mut all_ended = true;
-    for outcome in join_all(submitted).await {
-        if let Err(error) = outcome {
-            tracing::warn!(%error, "an operation could not be ended; trying again");
-            all_ended = false;
-        }
-    }
-    // The projection has to see what was just ended before another look is worth it.
-    Ok(full && all_ended && wait_for_projection(app).await)
+    Ok(())
 }
 
 async fn wait_for_projection(app: &App) -> bool {

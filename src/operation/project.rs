@@ -66,6 +66,8 @@ pub enum Stepped {
 pub async fn run<P: Projection>(app: App, projection: P) {
     let mut head = app.commit.head().subscribe();
     let mut complained: Option<String> = None;
+    // A process that ended may have left its complaint behind.
+    let mut may_be_marked = true;
     let mut reached = None;
     while !app.stop.is_cancelled() {
         let stepped = step(&app, &projection).await;
@@ -85,7 +87,12 @@ pub async fn run<P: Projection>(app: App, projection: P) {
                 }
                 continue;
             }
-            Ok(Stepped::AtHead(at)) => (POLL_INTERVAL, Some(at)),
+            Ok(Stepped::AtHead(at)) => {
+                if may_be_marked && well(&app, P::NAME).await {
+                    (complained, may_be_marked) = (None, false);
+                }
+                (POLL_INTERVAL, Some(at))
+            }
             Ok(Stepped::Fenced) => (FENCED_PAUSE, None),
             Err(error) => {
                 let text = error.to_string();
@@ -93,6 +100,7 @@ pub async fn run<P: Projection>(app: App, projection: P) {
                     tracing::error!(projection = P::NAME, %error, "the projection stands still");
                     complained = Some(text.clone());
                 }
+                may_be_marked = true;
                 // Where the database is gone, the row that would show it is too; the log line stays.
                 if let Err(error) = note(&app, P::NAME, &error, &text).await {
                     tracing::debug!(%error, "the projection's error cannot be shown in its row");
@@ -107,6 +115,12 @@ pub async fn run<P: Projection>(app: App, projection: P) {
             _ = head.wait_for(|head| seen.is_some_and(|seen| *head > seen)), if seen.is_some() => {}
         }
     }
+}
+
+/// Takes back what was noted; says whether that was done.
+async fn well(app: &App, name: &str) -> bool {
+    let done = sqlx::query(sql::CURSOR_WELL).bind(name).execute(&app.pool).await;
+    done.inspect_err(|error| tracing::debug!(%error, "the projection cannot be shown to be well")).is_ok()
 }
 
 async fn note(app: &App, name: &str, error: &ProjectError, text: &str) -> Result<(), sqlx::Error> {

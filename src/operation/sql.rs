@@ -19,6 +19,10 @@ pub(super) const CURSOR_MOVE: &str = "update projection_cursors \
      set position = $4, state = 'live', last_error = null, updated_at = now() \
      where name = $1 and version = $2 and position = $3";
 
+/// $1 name: it stands at the head, so what went wrong before is over.
+pub(super) const CURSOR_WELL: &str = "update projection_cursors set state = 'live', last_error = null \
+     where name = $1 and state = 'failing'";
+
 /// $1 name, $2 state, $3 why it stands still.
 pub(super) const CURSOR_ERROR: &str =
     "update projection_cursors set state = $2, last_error = $3, updated_at = now() where name = $1";
@@ -70,7 +74,15 @@ macro_rules! edges {
     };
 }
 
-/// $1 deadline in seconds, $2 how many: open operations on domains that may have to end, oldest first.
+/// $1 when the last one was accepted, $2 which it was, $3 how many: the next open operations on domains that the log
+/// alone may not end. Those of edges are looked at from the first moment, the others once they have been open for a
+/// while, which few are.
+pub(super) const OPEN: &str = "select created_at, id from operations.operations \
+     where state in ('pending', 'running') and domain_id is not null and (created_at, id) > ($1, $2) \
+     and (created_at < now() - interval '1 second' or kind in ('domain.hostname', 'domain.cache', 'domain.purge', \
+          'domain.rollback_edges', 'domain.certificate')) order by created_at, id limit $3";
+
+/// $1 deadline in seconds, $2 operations: those of them that may have to end, oldest first.
 pub(super) const OVERDUE: &str = concat!(
     "select o.id, o.domain_id, o.domain, o.tenant_id, o.created_at < now() - make_interval(secs => $1), t.targets, \
      t.edges \
@@ -83,7 +95,7 @@ pub(super) const OVERDUE: &str = concat!(
                  where (e->>'in_service')::boolean and (e->>'verified')::boolean) \
          and not exists (select from jsonb_array_elements(t.targets) e \
                          where (e->>'in_service')::boolean and not (e->>'verified')::boolean) as dns) s \
-     where o.state in ('pending', 'running') and o.domain_id is not null \
+     where o.id = any($2) and o.state in ('pending', 'running') and o.domain_id is not null \
      and (o.created_at < now() - make_interval(secs => $1) or case \
          when t.edges is null then o.created_at < now() - interval '1 second' and s.dns \
          else t.edges->>'fault' is not null \
@@ -92,7 +104,7 @@ pub(super) const OVERDUE: &str = concat!(
              or (s.dns and (t.edges->>'rendered')::boolean \
                  and not exists (select from jsonb_array_elements(t.edges->'cells') c \
                                  where (c->>'in_service')::boolean and not (c->>'current')::boolean)) end) \
-     order by o.created_at limit $2"
+     order by o.created_at"
 );
 
 /// $1 deadline in seconds: open operations that bring a cluster up to date: how many of its domains lag, and
@@ -262,8 +274,10 @@ pub const ALL: &[&str] = &[
     CURSOR_BEGIN,
     CURSOR_VERSION,
     CURSOR_MOVE,
+    CURSOR_WELL,
     CURSOR_ERROR,
     LEASE,
+    OPEN,
     OVERDUE,
     CLUSTERS,
     OPERATION,

@@ -5,6 +5,7 @@
 const TABLES: &str = include_str!("../../migrations/control/0002_desired.sql");
 const PROCEDURES: &str = include_str!("../../migrations/control/0004_append.sql");
 const FOUND: &str = include_str!("../../migrations/control/0036_deployments.sql");
+const OUTCOMES: &str = include_str!("../../migrations/control/0037_outcomes.sql");
 const SITES: &str = include_str!("../../migrations/control/0020_sites.sql");
 const EDGES: &str = include_str!("../../migrations/control/0030_edges.sql");
 const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sql");
@@ -142,7 +143,7 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE] {
+    for procedures in [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE] {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))
@@ -166,7 +167,7 @@ pub(super) fn remove(schema: &str) -> String {
         "drop schema if exists {schema} cascade; drop procedure if exists {schema}_apply; \
          drop procedure if exists {schema}_apply_sites; drop procedure if exists {schema}_apply_edges; \
          drop procedure if exists {schema}_apply_certificates; \
-         drop procedure if exists {schema}_apply_access; drop procedure if exists {schema}_apply_people; \
+         drop procedure if exists {schema}_apply_outcomes; drop procedure if exists {schema}_apply_access; drop procedure if exists {schema}_apply_people; \
          drop procedure if exists {schema}_write"
     )
 }

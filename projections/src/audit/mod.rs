@@ -17,7 +17,7 @@ pub struct Audit;
 
 impl Projection for Audit {
     const NAME: &'static str = "audit";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
 
     async fn apply(&self, transaction: &mut PgConnection, page: &[Logged]) -> Result<(), sqlx::Error> {
         let rows: Vec<Entry> = page.iter().map(|logged| Entry::of(&logged.recorded)).collect();
