@@ -32,6 +32,8 @@ pub struct Parts {
     pub progress: Progress,
     /// Wakes deployments that wait for cells: one has come further.
     pub acked: Wake,
+    /// How far `edge` has come in this process; wakes the long polls of edges.
+    pub published: Progress,
     /// Signs what edges are told, once its key is open.
     pub signer: PlatformSigner,
     /// The clock.

@@ -173,6 +173,7 @@ pub async fn run(config: Config, roles: Roles) -> Result<()> {
         hub: Hub::default(),
         progress: Progress::default(),
         acked: Wake::default(),
+        published: Progress::default(),
         signer: PlatformSigner::default(),
         clock: log.clock.clone(),
         stop: stop.clone(),

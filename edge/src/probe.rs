@@ -14,7 +14,7 @@ use crate::cell::Cell;
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is asked again.
-const PROBE_EVERY: Duration = Duration::from_millis(20);
+const PROBE_EVERY: Duration = Duration::from_millis(5);
 /// The longest answer.
 const ANSWER_MAX_BYTES: u64 = 4 << 20;
 /// Lines are checked together once their artifacts have so many bytes.

@@ -1,5 +1,6 @@
-//! Wakes long polls: the newest change that `edge` has taken in, as this process knows it. A wake-up that is lost costs
-//! a poll, never a change.
+//! Wakes long polls: the newest change that `edge` has taken in, as this process knows it. Where this process takes it in
+//! itself, that wakes at once; where another one does, it is looked for while `edge` is behind. A wake-up that is lost
+//! costs a poll, never a change.
 
 use sqlx::postgres::PgPool;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub(super) fn follow(app: &App) -> watch::Receiver<i64> {
     let app = app.clone();
     tokio::spawn(async move {
         let mut log = app.commit.head().subscribe();
+        let mut taken_in = app.published.subscribe();
         let mut chases = 0;
         while !app.stop.is_cancelled() {
             let cursor = look(&app.pool, &newest).await;
@@ -30,6 +32,7 @@ pub(super) fn follow(app: &App) -> watch::Receiver<i64> {
             tokio::select! {
                 () = app.stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
+                moved = taken_in.changed() => if moved.is_err() { return },
                 moved = log.changed(), if !is_behind => if moved.is_err() { return },
             }
         }

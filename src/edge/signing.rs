@@ -48,7 +48,8 @@ pub async fn projection(app: &App) -> Edge {
     if let Err(error) = app.signer.open(app).await {
         tracing::info!(%error, "what is published to edges is not signed yet");
     }
-    Edge { budget: app.config.sites.artifact, signer: Arc::new(app.signer.clone()) }
+    let (signer, moved) = (Arc::new(app.signer.clone()), app.published.sender());
+    Edge { budget: app.config.sites.artifact, signer, moved }
 }
 
 /// Signs what was published while there was no key, until the process stops.

@@ -17,7 +17,7 @@ use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
 use tokio::sync::watch;
 
-/// How far the projection of operations has come in this process; wakes whoever waits for one to end.
+/// How far a projection has come in this process; wakes whoever waits for what it makes of the log.
 #[derive(Debug, Clone)]
 pub struct Progress(watch::Sender<Position>);
 

@@ -17,6 +17,7 @@ use headwater_edge_wire::sign::Signature;
 use headwater_events::ids::{DomainId, Position};
 use sqlx::postgres::PgConnection;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Domains that are read and written together, at most.
 const CHUNK_MAX_DOMAINS: usize = 100;
@@ -51,6 +52,8 @@ pub struct Edge {
     pub budget: ArtifactBudget,
     /// Who signs.
     pub signer: Arc<dyn Sign>,
+    /// Moves with every commit.
+    pub moved: watch::Sender<Position>,
 }
 
 impl Edge {
@@ -82,5 +85,7 @@ impl Projection for Edge {
         store::prune(transaction, UNUSED_KEPT_SECONDS, PRUNE_MAX_ARTIFACTS).await
     }
 
-    fn committed(&self, _to: Position) {}
+    fn committed(&self, to: Position) {
+        self.moved.send_replace(to);
+    }
 }

@@ -76,6 +76,7 @@ impl Process {
             hub: Hub::default(),
             progress: Progress::default(),
             acked: Default::default(),
+            published: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
         });
         // What other processes append is noticed, too.

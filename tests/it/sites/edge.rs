@@ -14,9 +14,10 @@ use headwater_events::actor::Caller;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{CachePatch, DomainCommand};
 use headwater_events::event::Projection;
-use headwater_events::ids::ClusterId;
+use headwater_events::ids::{ClusterId, Position};
 use headwater_projections::edge::{Edge, NoKey, Sign};
 use sqlx::postgres::PgPool;
+use tokio::sync::watch;
 
 use super::{host, on, purge, unhost};
 use crate::support::world::{Runs, World, put};
@@ -34,7 +35,11 @@ fn key() -> Key {
 }
 
 fn small() -> Edge {
-    Edge { budget: ArtifactBudget::new(64 << 10).unwrap(), signer: Arc::new(key()) }
+    Edge {
+        budget: ArtifactBudget::new(64 << 10).unwrap(),
+        signer: Arc::new(key()),
+        moved: watch::channel(Position::ZERO).0,
+    }
 }
 
 async fn follow(world: &World, edge: &Edge) {
@@ -201,7 +206,11 @@ async fn what_cannot_be_published_leaves_what_is() {
 #[tokio::test]
 async fn what_was_published_without_a_key_is_signed_later() {
     let world = World::with(Runs::Streams, |_| {}).await;
-    let unsigned = Edge { budget: ArtifactBudget::default(), signer: Arc::new(NoKey) };
+    let unsigned = Edge {
+        budget: ArtifactBudget::default(),
+        signer: Arc::new(NoKey),
+        moved: watch::channel(Position::ZERO).0,
+    };
     for zone in ["a.test", "b.test"] {
         world.domain(zone, world.tenant).await;
         submit(&world, host(zone, "www", "1.1.1.1")).await;

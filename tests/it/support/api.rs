@@ -120,6 +120,7 @@ impl TestApi {
             hub: Default::default(),
             progress: Default::default(),
             acked: Default::default(),
+            published: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
             stop: stop.clone(),
         });

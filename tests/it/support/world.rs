@@ -303,6 +303,7 @@ pub fn app(
         hub,
         progress: Default::default(),
         acked: Default::default(),
+        published: Default::default(),
         signer: headwater::edge::signing::PlatformSigner::default(),
         clock,
         stop: stop.clone(),

@@ -11,7 +11,7 @@ local Map, Recent = domains.Map, domains.Recent
 ffi.cdef [[ ssize_t readlink(const char *path, char *buf, size_t bufsiz); int open(const char *path, int flags, ...); int close(int fd); ]]
 
 local PREFIX = ngx.config.prefix()
-local POLL_SECONDS, SLICE_LINES, DELTAS_MAX = 0.1, 100, 1000
+local POLL_SECONDS, SLICE_LINES, DELTAS_MAX = 0.02, 100, 1000
 local NUMBER_MAX = 2 ^ 53
 local LINK_MAX_BYTES = 4096
 local BLOCK_BYTES, LEFT_MAX_KIB = 65536, 65536
@@ -247,7 +247,7 @@ function M.start()
   M.step(false)
 end
 
---- In each worker: first without waiting (a worker that was respawned must not serve what the master read), then every 100 ms.
+--- In each worker: first without waiting (a worker that was respawned must not serve what the master read), then every 20 ms: one readlink each.
 function M.follow()
   M.step(false)
   tell()
