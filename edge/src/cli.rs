@@ -66,7 +66,8 @@ Example:
     Run,
     /// Say how the agent and its cells are
     Status,
-    /// Prove every file of the state directory; exit code 3 when one does not hold
+    /// Prove what is served from: identity, pins, index, artifacts and the newest generation of each cell; exit code 3
+    /// when one does not hold
     Verify,
     /// End the nginx of every cell, after what it is doing
     StopCells,

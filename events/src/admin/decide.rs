@@ -159,7 +159,8 @@ pub(super) fn refuse(faults: Vec<Fault>) -> Result<(), Reject> {
 
 pub(super) fn free(view: &AdminView, what: &str, name: &str) -> Result<(), Reject> {
     if view.name_taken {
-        return Err(Reject::NameTaken(format!("there is a {what} {name} already")));
+        let article = if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+        return Err(Reject::NameTaken(format!("there is {article} {what} {name} already")));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use super::cache::CachePatch;
 use super::certificate::NewCertificate;
-use super::hostname::{HostnameBody, answers_for_proxy, origin_owners};
+use super::hostname::{HostnameBody, excluded_by_proxy, origin_owners};
 use super::rollback::Rollback;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
 use crate::ids::{DomainId, PurgeId, Revision, TenantId};
@@ -265,9 +265,10 @@ impl SiteNeeds {
 
     /// What an RRset must not stand beside or above.
     fn beside(&mut self, owner: &OwnerName, rrtype: RrType) {
-        if answers_for_proxy(rrtype) {
+        if excluded_by_proxy(owner, rrtype) {
             self.at.insert(owner.key());
-        } else if matches!(rrtype, RrType::NS | RrType::DNAME) {
+        }
+        if matches!(rrtype, RrType::NS | RrType::DNAME) {
             self.below.insert(owner.key());
         }
     }

@@ -79,6 +79,8 @@ pub enum Special {
     Loopback,
     /// One link only; metadata services among them.
     LinkLocal,
+    /// Where a cloud answers its machines on an address that looks like any other.
+    Metadata,
     /// A group, not a host.
     Multicast,
     /// Private use.
@@ -104,6 +106,7 @@ impl Special {
             Self::Unspecified => "an unspecified address",
             Self::Loopback => "a loopback address",
             Self::LinkLocal => "a link-local address (metadata services have such)",
+            Self::Metadata => "the address of a metadata service",
             Self::Multicast => "a multicast address",
             Self::Private => "a private address, and no allow list of an administrator names it",
             Self::CarrierNat => "a shared address of carriers (RFC 6598)",
@@ -178,6 +181,8 @@ fn special_v4(address: Ipv4Addr) -> Option<Special> {
         [100, 64..=127, ..] => Some(Special::CarrierNat),
         [127, ..] => Some(Special::Loopback),
         [169, 254, ..] => Some(Special::LinkLocal),
+        // Azure's, the only one outside of the special-purpose ranges.
+        [168, 63, 129, 16] => Some(Special::Metadata),
         // Anycast of PCP (RFC 7723) and TURN (RFC 8155).
         [192, 0, 0, 9 | 10] => None,
         // Protocol assignments, and the relays of 6to4 (RFC 7526).

@@ -215,9 +215,15 @@ fn health(sent: &HealthInput, faults: &mut Vec<Fault>) -> Health {
     Health { path, interval_seconds }
 }
 
-/// Types that would answer for a proxied name beside what is derived for it.
+/// Types that would answer for a name beside the addresses that are derived for it.
 pub(super) fn answers_for_proxy(rrtype: RrType) -> bool {
     matches!(rrtype, RrType::A | RrType::AAAA | RrType::CNAME | RrType::ALIAS)
+}
+
+/// Whether an RRset cannot stand at a proxied name: at the apex, which is answered with addresses, those that would
+/// answer in their place; elsewhere any, since the name is a CNAME (RFC 1034 section 3.6.2).
+pub(super) fn excluded_by_proxy(owner: &OwnerName, rrtype: RrType) -> bool {
+    !owner.is_apex() || answers_for_proxy(rrtype)
 }
 
 /// Owners whose own hostname a hostname's origins could be: the names themselves, and wildcards above them.
@@ -340,13 +346,19 @@ fn beside(view: &DomainView, owner: &OwnerName) -> Result<(), Reject> {
         return Err(Reject::Conflict { code: "managed_by_platform", detail });
     }
     let here = view.rrsets.get(&owner.key()).into_iter().flat_map(|types| types.keys().copied());
-    let others: Vec<String> = here.filter(|ty| answers_for_proxy(*ty)).map(|ty| ty.to_string()).collect();
+    let others: Vec<String> =
+        here.filter(|ty| excluded_by_proxy(owner, *ty)).map(|ty| ty.to_string()).collect();
     if !others.is_empty() {
         return Err(Reject::Conflict {
             code: "rrset_conflict",
             detail: format!(
-                "{owner} holds {}: the answer of a proxied name is derived, so delete them first",
-                others.join(", ")
+                "{owner} holds {}: {}, so delete them first",
+                others.join(", "),
+                if owner.is_apex() {
+                    "the addresses of a proxied apex are derived"
+                } else {
+                    "a proxied name is answered with a CNAME, beside which nothing can stand"
+                }
             ),
         });
     }

@@ -4,7 +4,7 @@
 
 use super::command::RrsetChange;
 use super::decide::{Context, Decided, change_fault, decided};
-use super::hostname::answers_for_proxy;
+use super::hostname::{answers_for_proxy, excluded_by_proxy};
 use super::state::DomainView;
 use super::{BATCH_MAX_CHANGES, MASS_DELETE_FLOOR_RRSETS, cuts};
 use crate::dns::{DnsFault, DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrSetBody, RrType, Ttl};
@@ -266,8 +266,11 @@ fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
         if body.is_none() {
             continue;
         }
-        if answers_for_proxy(*rrtype) && view.hostnames.contains_key(key) {
-            let detail = format!("{owner} is proxied, so its answer is derived: delete the hostname first");
+        // Of NS sets it is told below.
+        if excluded_by_proxy(owner, *rrtype) && *rrtype != RrType::NS && view.hostnames.contains_key(key) {
+            let detail = format!(
+                "{owner} is proxied: its answer is derived, and nothing can stand beside it. Delete the hostname first"
+            );
             faults.push(change_fault(origin, *index, "hostname_conflict", detail));
         }
         let is_cut = matches!(*rrtype, RrType::NS | RrType::DNAME) && !owner.is_apex();
