@@ -346,8 +346,10 @@ fn beside(view: &DomainView, owner: &OwnerName) -> Result<(), Reject> {
         return Err(Reject::Conflict { code: "managed_by_platform", detail });
     }
     let here = view.rrsets.get(&owner.key()).into_iter().flat_map(|types| types.keys().copied());
-    let others: Vec<String> =
-        here.filter(|ty| excluded_by_proxy(owner, *ty)).map(|ty| ty.to_string()).collect();
+    let others: Vec<String> = here
+        .filter(|ty| *ty != RrType::NS && excluded_by_proxy(owner, *ty))
+        .map(|ty| ty.to_string())
+        .collect();
     if !others.is_empty() {
         return Err(Reject::Conflict {
             code: "rrset_conflict",

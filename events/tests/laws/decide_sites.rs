@@ -218,10 +218,10 @@ fn a_proxied_name_stands_alone_and_above_no_cut() {
         (put("@", "1.1.1.1"), "11: +host @ 1.1.1.1"),
         (put("a", "1.1.1.1"), "conflict: rrset_conflict"),
         (put("c", "1.1.1.1"), "conflict: rrset_conflict"),
-        (put("t", "1.1.1.1"), "11: +host t 1.1.1.1"),
+        (put("t", "1.1.1.1"), "conflict: rrset_conflict"),
         (put("cut", "1.1.1.1"), "conflict: below_zone_cut"),
         (put("deep.cut", "1.1.1.1"), "conflict: below_zone_cut"),
-        (put("turned", "1.1.1.1"), "11: +host turned 1.1.1.1"),
+        (put("turned", "1.1.1.1"), "conflict: rrset_conflict"),
         (put("x.turned", "1.1.1.1"), "conflict: below_zone_cut"),
         (put("new", "o.example.com"), "11: +host new o.example.com"),
         (put("new", "www.example.com"), "invalid: /origin/host origin_loop"),
@@ -245,7 +245,9 @@ fn rrsets_keep_away_from_proxied_names() {
         (set("www", "AAAA", &["2001:db8::1"]), "invalid: hostname_conflict"),
         (set("www", "CNAME", &["x.example.net."]), "invalid: hostname_conflict"),
         (set("@", "A", &["192.0.2.1"]), "invalid: hostname_conflict"),
-        (set("www", "TXT", &["\"x\""]), "11: +www TXT [\"x\"]"),
+        (set("www", "TXT", &["\"x\""]), "invalid: hostname_conflict"),
+        (set("www", "MX", &["10 mx.example.net."]), "invalid: hostname_conflict"),
+        (set("@", "TXT", &["\"x\""]), "11: +@ TXT [\"x\"]"),
         (set("www", "NS", &["ns.example.net."]), "invalid: hostname_conflict"),
         (set("sub", "NS", &["ns.example.net."]), "invalid: hostname_conflict"),
         (set("ub", "NS", &["ns.example.net."]), "11: +ub NS [ns.example.net.]"),
@@ -276,7 +278,8 @@ fn needs_are_named() {
     let of = |rrset| DomainCommand::PutRrset(rrset).site_needs(&zone());
     assert_eq!(of(set("www", "A", &["192.0.2.1"])).at, keys(&["www"]));
     assert_eq!(of(set("sub", "NS", &["ns.example.net."])).below, keys(&["sub"]));
-    assert_eq!(of(set("www", "TXT", &["\"x\""])), SiteNeeds::default());
+    assert_eq!(of(set("www", "TXT", &["\"x\""])).at, keys(&["www"]));
+    assert_eq!(of(set("@", "TXT", &["\"x\""])), SiteNeeds::default());
     assert!(DomainCommand::Purge { id: PurgeId::from_uuid(Uuid::nil()) }.site_needs(&zone()).cache);
 }
 
