@@ -9,6 +9,7 @@ pub fn all() -> Vec<&'static str> {
         crate::rebuild::STATEMENTS,
         crate::rebuild::FOLLOWED_STATEMENTS,
         crate::query::sql::ALL,
+        crate::query::asof::STATEMENTS,
         crate::query::edges::sql::ALL,
         crate::deploy::sql::ALL,
         crate::edge::sql::ALL,

@@ -27,8 +27,20 @@ pub async fn domains(system: &System, prefix: &str, count: usize) -> Result<Vec<
 
 /// A batch that creates A records `r<from>`…; gives the id of its operation.
 pub async fn create(system: &System, domain: &str, from: usize, count: usize) -> Result<String> {
+    create_with(system, domain, from, count, 0).await
+}
+
+/// The same with other values each round.
+pub async fn create_with(
+    system: &System,
+    domain: &str,
+    from: usize,
+    count: usize,
+    round: usize,
+) -> Result<String> {
     let change = |n: usize| {
-        let address = format!("10.{}.{}.{}", n / 65_536 % 256, n / 256 % 256, n % 256);
+        let value = n + round * 7;
+        let address = format!("10.{}.{}.{}", value / 65_536 % 256, value / 256 % 256, value % 256);
         json!({"op": "put", "name": format!("r{n}"), "type": "A", "ttl": 300, "records": [address]})
     };
     let changes: Vec<Value> = (from..from + count).map(change).collect();

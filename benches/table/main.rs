@@ -8,6 +8,7 @@
 mod append;
 mod bulk;
 mod edge;
+mod history;
 mod load;
 mod propagation;
 mod put;
@@ -24,13 +25,14 @@ use report::Report;
 use system::System;
 
 /// The parts of the table, in the order in which they run: later ones read what earlier ones wrote.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "append",
     "put",
     "zone",
     "propagation",
     "bulk",
     "sse",
+    "history",
     "rebuild",
     "edge-hit",
     "edge-change",
@@ -67,6 +69,7 @@ async fn main() -> anyhow::Result<()> {
             "propagation" => propagation::run(&system, &mut report).await?,
             "bulk" => bulk::run(&system, &mut report).await?,
             "sse" => stream::run(&system, &mut report).await?,
+            "history" => history::run(&system, &mut report, full).await?,
             "edge-hit" => edge::hits(&mut report).await?,
             "edge-change" => edge::changes(&system, &mut report).await?,
             "edge-purge" => edge::purges(&system, &mut report).await?,

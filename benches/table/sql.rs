@@ -90,3 +90,7 @@ pub const ROWS_WRITTEN: &str = "select \
      coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) filter (where relname = 'acks'), 0)::bigint, \
      coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint from pg_stat_user_tables \
      where relname not in ('heartbeats', 'edge_identities', 'edge_tokens')";
+
+/// $1 domain: the first page of its trail, as an index gives it.
+pub const AUDIT_OF_DOMAIN: &str = "select e.* from audit.entries a join events e on e.position = a.position \
+     where a.domain = $1 order by a.position desc limit 51";

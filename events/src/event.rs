@@ -4,7 +4,7 @@
 
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
 use crate::domain::{
-    CachePolicy, CertificateDeleted, CertificateReplaced, DomainRolledBack, HostnameDeleted,
+    CachePolicy, CertificateDeleted, CertificateReplaced, DomainRolledBack, DomainUndone, HostnameDeleted,
     HostnameReplaced, HostnameWithdrawn, PurgeRequested,
 };
 use crate::edge::{
@@ -13,7 +13,8 @@ use crate::edge::{
 };
 use crate::ids::{StreamKind, TenantId, TokenId, UserId};
 pub use crate::operation::{
-    CellRef, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
+    AuditExported, CellRef, OperationError, OperationFinished, OperationRequested, OperationResult,
+    Projection, UNDO_KIND, UndoRequested, Work,
 };
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -398,12 +399,16 @@ events! {
     DeploymentsResumed(DeploymentsResumed) = "deployments.resumed" @ 1 in Platform,
     "Imperative work was asked for: a projection is to be built anew or compared with the log."
     OperationRequested(OperationRequested) = "operation.requested" @ 1 in Operation,
+    "Everything that a token did in domains was asked to be undone, where the caller may write."
+    UndoRequested(UndoRequested) = "undo.requested" @ 1 in Operation,
     "An operation ended in a way that the deployments alone do not tell: a target was out of service, the deadline passed, or it was imperative work."
     OperationFinished(OperationFinished) = "operation.finished" @ 1 in Operation,
     "The platform was initialized."
     PlatformInitialized(PlatformInitialized) = "platform.initialized" @ 1 in Platform,
     "What every zone says of the platform (SOA, apex NS) changed: every zone is rendered anew."
     DnsIdentityChanged(DnsIdentityChanged) = "platform.dns_identity_changed" @ 1 in Platform,
+    "The user took a part of the audit trail out of the platform."
+    AuditExported(AuditExported) = "audit.exported" @ 1 in User,
     // What edges serve of a domain.
     "A name of the domain is proxied from now on, or otherwise than before; `before` is null when it is new."
     HostnameReplaced(Box<HostnameReplaced>) = "hostname.replaced" @ 1 in Domain,
@@ -448,6 +453,8 @@ events! {
     // The history of a domain.
     "The domain was given back what it was at the revision `to`; what that changed stands beside it, in the same revision."
     DomainRolledBack(DomainRolledBack) = "domain.rolled_back" @ 1 in Domain,
+    "The `revisions` were undone, as if they had never been; what that changed stands beside it, in the same revision. What others changed later stays: `kept` names it."
+    DomainUndone(DomainUndone) = "domain.undone" @ 1 in Domain,
     // Where proxied names are answered.
     "The public addresses of the edge changed: those that DNS gives out while it is ready."
     AddressesChanged(AddressesChanged) = "edge.addresses_changed" @ 1 in Edge,

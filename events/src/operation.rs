@@ -2,8 +2,10 @@
 //! ended. The first end in the log is final.
 
 use crate::dns::DomainName;
-use crate::ids::{ClusterId, OperationId};
+use crate::ids::{ClusterId, OperationId, TokenId};
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What is derived from the log. The names are stored: never rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -75,6 +77,34 @@ pub struct OperationRequested {
     /// Whether what a verification finds is mended.
     pub mend: bool,
 }
+
+/// Everything that one token did in domains was asked to be undone. Stands first in the operation's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoRequested {
+    /// Whose changes.
+    pub token: TokenId,
+    /// From this time on.
+    pub since: Timestamp,
+    /// Before this time; none: up to the request.
+    pub until: Option<Timestamp>,
+    /// Guards that the caller allowed to be crossed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
+}
+
+/// A part of the audit trail left the platform.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditExported {
+    /// `trail`, or `heads`: where every stream ends, signed.
+    pub what: String,
+    /// The media type.
+    pub format: String,
+    /// What was asked for, by the keys of the query; of words only that there were any, since they may be a person's.
+    pub filters: BTreeMap<String, String>,
+}
+
+/// The kind of the operation of an [`UndoRequested`]. It is stored: never rename.
+pub const UNDO_KIND: &str = "history.undo";
 
 /// An operation ended in a way that the deployment facts alone do not tell: a
 /// target was out of service, the deadline passed, cells have taken it in, or it was imperative work. Stands in the operation's stream.

@@ -31,11 +31,13 @@ pub enum Guard {
     MassDelete,
     /// DNS would send visitors to no edge at all.
     LastEndpoint,
+    /// More than 100 domains would be changed in one request.
+    ManyDomains,
 }
 
 impl Guard {
     /// Every guard.
-    pub const ALL: [Self; 3] = [Self::EmptiesZone, Self::MassDelete, Self::LastEndpoint];
+    pub const ALL: [Self; 4] = [Self::EmptiesZone, Self::MassDelete, Self::LastEndpoint, Self::ManyDomains];
 
     /// The name in `?allow=`.
     pub fn name(self) -> &'static str {
@@ -43,6 +45,7 @@ impl Guard {
             Self::EmptiesZone => "empties_zone",
             Self::MassDelete => "mass_delete",
             Self::LastEndpoint => "last_endpoint",
+            Self::ManyDomains => "many_domains",
         }
     }
 
@@ -108,6 +111,12 @@ pub enum Reject {
         detail: String,
         /// The nearest ones that can.
         nearest: Vec<Revision>,
+    },
+    /// What an undo would put back was changed by others later; each such thing is named.
+    #[error("{} of what would be undone was changed again later; nothing was undone", .conflicts.len())]
+    UndoConflict {
+        /// Where, and by which revision.
+        conflicts: Vec<Fault>,
     },
     /// The input is at fault; every fault is named.
     #[error("{} fault(s) in the input", .0.len())]

@@ -37,3 +37,5 @@ mod retention;
 mod rollback;
 #[path = "laws/sha256.rs"]
 mod sha256;
+#[path = "laws/undo.rs"]
+mod undo;

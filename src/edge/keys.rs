@@ -6,7 +6,7 @@ use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::ids::{CertificateId, EdgeId, Version};
 use headwater_edge_wire::seal::{ContentKey, SealedKey};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
-use headwater_edge_wire::sign::{KeyRing, PublicKey, SignError, Signature, SigningKey};
+use headwater_edge_wire::sign::{Context, KeyRing, PublicKey, SignError, Signature, SigningKey};
 use headwater_projections::edge::KeyName;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
@@ -40,6 +40,22 @@ impl Signer {
     /// When the library fails.
     pub fn sign_artifact(&self, checksum: &Checksum) -> Result<Signature, SignError> {
         self.key.sign_artifact(checksum)
+    }
+
+    /// Signs where every stream of the log ends.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn sign_heads(&self, root: &[u8; 32]) -> Result<Signature, SignError> {
+        self.key.sign(Context::Heads, root)
+    }
+
+    /// The public half of the key that signs.
+    ///
+    /// # Errors
+    /// When the library fails.
+    pub fn public(&self) -> Result<PublicKey, SignError> {
+        self.key.public()
     }
 
     /// The keys that edges pin.

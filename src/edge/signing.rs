@@ -2,7 +2,7 @@
 //! published stays unsigned, no edge is told of it, and it is signed as soon as the key is there.
 
 use headwater_edge_wire::checksum::Checksum;
-use headwater_edge_wire::sign::Signature;
+use headwater_edge_wire::sign::{PublicKey, Signature};
 use headwater_projections::edge::{Edge, Sign};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,28 @@ impl PlatformSigner {
     /// When the key file cannot be used, or the database does not answer.
     pub async fn open(&self, app: &App) -> Result<(), EdgeError> {
         self.0.get_or_try_init(|| signer(app)).await.map(|_| ())
+    }
+}
+
+impl PlatformSigner {
+    /// Signs where every stream of the log ends.
+    ///
+    /// # Errors
+    /// When the key is not open, or the library fails.
+    pub fn sign_heads(&self, root: &[u8; 32]) -> Result<Signature, EdgeError> {
+        Ok(self.opened()?.sign_heads(root)?)
+    }
+
+    /// The public half of the key that signs.
+    ///
+    /// # Errors
+    /// When the key is not open, or the library fails.
+    pub fn public(&self) -> Result<PublicKey, EdgeError> {
+        Ok(self.opened()?.public()?)
+    }
+
+    fn opened(&self) -> Result<&Signer, EdgeError> {
+        self.0.get().ok_or(EdgeError::Odd("signing key"))
     }
 }
 

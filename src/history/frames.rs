@@ -17,6 +17,8 @@ pub struct Extras<'a> {
     pub client: Option<&'a str>,
     /// The actor's name, as `/audit` adds it: `Some(None)` when it is not known or not shown.
     pub name: Option<Option<&'a str>>,
+    /// What it changed of what is desired, as JSON, as `/audit` adds it.
+    pub diff: Option<&'a str>,
 }
 
 fn uuid(out: &mut Vec<u8>, id: Uuid) {
@@ -180,7 +182,13 @@ pub fn envelope(out: &mut Vec<u8>, e: &RawView<'_>, extras: Extras<'_>) -> usize
         out.push(digits[usize::from(byte >> 4)]);
         out.push(digits[usize::from(byte & 15)]);
     }
-    key(out, b"\",\"data\":");
+    if let Some(diff) = extras.diff {
+        key(out, b"\",\"diff\":");
+        key(out, diff.as_bytes());
+        key(out, b",\"data\":");
+    } else {
+        key(out, b"\",\"data\":");
+    }
     key(out, data(e.data));
     out.push(b'}');
     client_at
@@ -215,7 +223,7 @@ pub fn frame(out: &mut Vec<u8>, log: &str, e: &RawView<'_>, client: Option<&str>
     // Types come from a fixed alphabet; a row that was altered must not break the framing.
     out.extend(e.event_type.bytes().filter(|byte| *byte >= 0x20));
     out.extend_from_slice(b"\ndata: ");
-    let client_at = envelope(out, e, Extras { client, name: None });
+    let client_at = envelope(out, e, Extras { client, ..Extras::default() });
     out.extend_from_slice(b"\n\n");
     client_at
 }

@@ -4,6 +4,7 @@
 //! everything in memory is only acceleration.
 
 pub mod frames;
+pub mod heads;
 pub mod hub;
 pub mod page;
 pub mod query;

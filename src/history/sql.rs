@@ -33,5 +33,50 @@ pub(super) const NAMES: &str = "select p.user_id, p.email from people p where p.
 pub(super) const AUDIT_POSITION: &str =
     "select coalesce(max(position), 0) from projection_cursors where name = 'audit'";
 
+/// One snapshot for everything that follows.
+pub(super) const SNAPSHOT: &str = "begin isolation level repeatable read, read only";
+
+/// The log, its newest position, and how many streams there are.
+pub(super) const HEADS_OPENING: &str = "select log_id, (select coalesce(max(position), 0) from events), \
+     (select count(*) from streams) from log_meta";
+
+/// Where every stream ends.
+pub(super) const HEADS: &str = "select s.id, s.kind, s.revision, s.last_hash from streams s order by s.id";
+
+/// $1 day.
+pub(super) const HEADS_SIGNED: &str = "select exists (select from audit_heads where day = $1)";
+
+/// $1 day, $2 log, $3 position, $4 when, $5 streams, $6 root, $7 key, $8 signature.
+pub(super) const KEEP_HEADS: &str = "insert into audit_heads (day, log_id, position, at, streams, root, key, signature) \
+     values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing";
+
+/// $1 before day, $2 how many.
+pub(super) const SIGNED_HEADS: &str = "select day, log_id, position, at, streams, root, key, signature from audit_heads \
+     where $1::date is null or day < $1 order by day desc limit $2";
+
+/// $1 position, $2 key: the log, its newest position, whether the key is one of the platform's.
+pub(super) const HEADS_LOG: &str = "select log_id, (select coalesce(max(position), 0) from events where position <= $1), \
+     exists (select from sealed_secrets where kind = 'edge_signing_key' and public = $2) from log_meta";
+
+/// $1 streams, $2 revisions, pairwise: the end of each at its revision, and its newest revision.
+pub(super) const COMPARE_HEADS: &str = "select e.hash, l.revision from unnest($1::uuid[], $2::bigint[]) \
+     with ordinality as n(stream, revision, place) \
+     left join lateral (select hash from events where stream_id = n.stream and revision = n.revision \
+         order by seq desc limit 1) e on true \
+     left join lateral (select revision from events where stream_id = n.stream order by revision desc limit 1) l on true \
+     order by n.place";
+
 /// Every statement, for the test that prepares them.
-pub const ALL: &[&str] = &[RIGHTS, AUDIT, NAMES, AUDIT_POSITION];
+pub const ALL: &[&str] = &[
+    RIGHTS,
+    AUDIT,
+    NAMES,
+    AUDIT_POSITION,
+    HEADS_OPENING,
+    HEADS,
+    HEADS_SIGNED,
+    KEEP_HEADS,
+    SIGNED_HEADS,
+    HEADS_LOG,
+    COMPARE_HEADS,
+];

@@ -8,10 +8,12 @@ use super::sql;
 use crate::store::raw::{RawEvent, RawView};
 use crate::store::read::{LogReader, ReadError};
 use chrono::{DateTime, Utc};
+use headwater_events::domain::sides;
 use headwater_events::event::Event;
-use headwater_events::ids::{OperationId, Position, TenantId, TokenId, UserId};
+use headwater_events::ids::{OperationId, Position, StreamKind, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use headwater_projections::audit::words;
+use serde_json::{Value, json};
 use sqlx::Row;
 use sqlx::postgres::PgPool;
 use std::collections::{BTreeSet, HashMap};
@@ -138,7 +140,9 @@ impl Trail {
         let view = event.view()?;
         let client = hub.shown_client(&view, rights.shows_client(&Seen::from(&view)));
         let name = self.names.get(&view.actor).map(String::as_str);
-        frames::envelope(out, &view, Extras { client: client.as_deref(), name: Some(name) });
+        let diff = difference(&view).to_string();
+        let extras = Extras { client: client.as_deref(), name: Some(name), diff: Some(&diff) };
+        frames::envelope(out, &view, extras);
         Ok(())
     }
 
@@ -189,6 +193,20 @@ impl Trail {
         }
         out.extend_from_slice(b"\r\n");
         Ok(())
+    }
+}
+
+/// What an event changed of what a domain desires: at most one thing; the rest of its mutation stands beside it.
+fn difference(view: &RawView<'_>) -> Value {
+    if view.stream.kind != StreamKind::Domain {
+        return json!([]);
+    }
+    match view.decode() {
+        Ok(Event::DomainRolledBack(_) | Event::DomainUndone(_)) | Err(_) => json!([]),
+        Ok(event) => {
+            let (path, before, after) = sides(&event);
+            json!([{"path": path, "before": before, "after": after}])
+        }
     }
 }
 

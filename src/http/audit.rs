@@ -1,20 +1,33 @@
 //! `GET /api/audit`: who did what, by whatever an auditor asks; newest first, as JSON pages, as a table, or as lines.
 
 use crate::app::App;
+use crate::command::{Command, Meta};
+use crate::history::heads;
 use crate::history::page::{self, Form};
 use crate::history::query::Params;
 use crate::history::rights::Rights;
 use crate::history::trail::{self, CSV_HEAD, Question};
-use crate::http::Problem;
 use crate::http::auth::Authenticated;
-use crate::http::dto::history::AuditEvent;
+use crate::http::dto::history::{AuditEvent, SignedHeads};
+use crate::http::page::{self as list, Listing, Page, PageParams};
+use crate::http::query::NoQuery;
+use crate::http::{Problem, envelope};
 use async_stream::stream;
 use axum::body::{Body, Bytes};
 use axum::extract::{OriginalUri, State};
 use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use axum::response::Response;
+use chrono::NaiveDate;
+use futures_util::StreamExt;
+use headwater_events::actor::{Resource, Verb};
+use headwater_events::admin::AdminCommand;
+use headwater_events::event::AuditExported;
 use headwater_events::ids::Position;
 use headwater_events::time::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,13 +35,18 @@ use uuid::Uuid;
 
 /// Events that are read at once for the whole list.
 const LINES_PAGE_EVENTS: i64 = 1_000;
+/// Exports of heads at once, in one process: each holds a connection.
+const HEADS_MAX_COUNT: usize = 2;
+
+static HEADS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HEADS_MAX_COUNT)));
+
 /// The keys of the query.
 const KEYS: &[&str] =
     &["domain", "tenant", "actor", "token", "type", "operation", "from", "to", "text", "cursor", "limit"];
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list))
+    OpenApiRouter::new().routes(routes!(trail_of)).routes(routes!(signed))
 }
 
 /// What an auditor asks.
@@ -94,18 +112,25 @@ fn question(params: &Params) -> Result<Question, Problem> {
 #[utoipa::path(get, path = "/api/audit", tag = "history", params(AuditParams),
     responses((status = 200, description = "A page: items and next; the whole trail as lines or as a table",
         content((Vec<AuditEvent> = "application/json"), (String = "text/csv")))))]
-async fn list(
+async fn trail_of(
     State(app): State<App>,
     who: Authenticated,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
+    parts: Parts,
 ) -> Result<Response, Problem> {
     let params = Params::read(&uri, KEYS)?;
-    let asked = question(&params)?;
+    let mut asked = question(&params)?;
     let limit = params.limit()?;
     let rights = Rights::load(&app.pool, &who).await?;
     let form = Form::of(&headers);
     if form != Form::Json {
+        let media = form.content_type();
+        let media = media.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+        // What is exported ends before the event that tells of it.
+        if let Some(told) = record(&app, &who, &parts, "trail", media, &asked).await? {
+            asked.before = Some(asked.before.map_or(told, |before| before.min(told)));
+        }
         return Ok(form.response(whole(app, rights, asked, form)));
     }
     // One more than is shown says whether there is a next page.
@@ -122,6 +147,73 @@ async fn list(
     }
     let last = events.last().map(|event| event.position()).transpose()?;
     Ok(page::page(&uri, &items, "cursor", last.filter(|_| more)))
+}
+
+/// Says in the log that a part of the trail leaves the platform; gives the position at which it stands.
+async fn record(
+    app: &App,
+    who: &Authenticated,
+    parts: &Parts,
+    what: &str,
+    format: &str,
+    asked: &Question,
+) -> Result<Option<Position>, Problem> {
+    let Some(user) = who.caller.user() else { return Ok(None) };
+    let mut filters = BTreeMap::new();
+    let mut tell = |key: &str, value: Option<String>| {
+        filters.extend(value.map(|value| (key.to_owned(), value)));
+    };
+    tell("domain", asked.domain.clone());
+    tell("tenant", asked.tenant.map(|id| id.to_string()));
+    tell("actor", asked.actor.map(|id| id.to_string()));
+    tell("token", asked.token.map(|id| id.to_string()));
+    tell("type", asked.types.as_ref().map(|types| types.join(",")));
+    tell("operation", asked.operation.map(|id| id.to_string()));
+    tell("from", asked.from.map(|at| at.to_string()));
+    tell("to", asked.to.map(|at| at.to_string()));
+    tell("text", asked.text.as_ref().map(|_| "given".to_owned()));
+    let exported = AuditExported { what: what.to_owned(), format: format.to_owned(), filters };
+    let internal = Meta::internal();
+    let request = envelope::current_request().unwrap_or(internal.request);
+    let meta = Meta { request, client: envelope::client(parts), ..internal };
+    let command = Command::admin(AdminCommand::RecordExport { user, exported });
+    Ok(app.commit.submit(who.caller.clone(), command, meta).await?.position)
+}
+
+/// Where every stream of the log ended, signed once a day, newest first (administrators). As lines: where each of them
+/// ends now, signed, to be kept elsewhere; `headwater audit verify --heads FILE` compares it with the log.
+#[utoipa::path(get, path = "/api/audit/heads", tag = "history", params(PageParams),
+    responses((status = 200, description = "A page: items and next; every stream's end as lines",
+        content((Vec<SignedHeads> = "application/json"), (String = "application/x-ndjson")))))]
+async fn signed(
+    State(app): State<App>,
+    who: Authenticated,
+    headers: HeaderMap,
+    parts: Parts,
+    wanted: Listing<NoQuery, String>,
+) -> Result<Response, Problem> {
+    who.may(Verb::Read, Resource::Platform, "the heads of the log")?;
+    if Form::of(&headers) == Form::Lines {
+        let busy = |_| Problem::unavailable("the heads are being exported already");
+        let permit = HEADS.clone().try_acquire_owned().map_err(busy)?;
+        app.signer.open(&app).await?;
+        record(&app, &who, &parts, "heads", "application/x-ndjson", &Question::default()).await?;
+        let lines = heads::export(app).map(move |piece| {
+            let _held_until_the_end = &permit;
+            piece.map(Bytes::from).map_err(std::io::Error::other)
+        });
+        return Ok(Form::Lines.response(Body::from_stream(lines)));
+    }
+    list::list(wanted, move |before: Option<String>, most| {
+        let pool = app.pool.clone();
+        async move {
+            let before = before.map(|day| day.parse::<NaiveDate>()).transpose();
+            let before = before.map_err(|_| Problem::malformed("this is not a cursor of this list"))?;
+            let found = heads::signed(&pool, before, most).await?;
+            Ok(Page { items: found.into_iter().map(|(day, body)| (day.to_string(), body)).collect() })
+        }
+    })
+    .await
 }
 
 /// Everything that was asked for, pulled by the reader.

@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::domains::visible;
 use super::dto::Receipt;
@@ -21,6 +22,7 @@ use super::query::{NoQuery, Query};
 use super::{Problem, answer, conditional, page};
 use crate::app::App;
 use crate::command::Command;
+use crate::query::asof::{self as past, Moment};
 use crate::query::sites;
 
 /// The routes of this file.
@@ -33,17 +35,22 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// How answers are kept.
 #[utoipa::path(get, path = "/api/domains/{d}/cache", tag = "cache",
-    params(("d" = String, Path, description = "The domain's name")), responses((status = 200, body = CacheBody)))]
+    params(("d" = String, Path, description = "The domain's name"), MomentParams),
+    responses((status = 200, body = CacheBody)))]
 async fn get(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
-    _: Query<NoQuery>,
+    Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let domain = visible(&app, &auth, &name).await?.state;
-    let found = sites::cache(&app.pool, domain.id).await?;
-    conditional::answer(&headers, found.changed, &CacheBody::from(found))
+    let mut found = match asof::resolve(&app, &domain, moment).await? {
+        Some(revision) => past::cache(&app.pool, &domain, revision).await?,
+        None => sites::cache(&app.pool, domain.id).await?,
+    };
+    past::attribute(&app.pool, domain.id, std::iter::once(&mut found.changed)).await?;
+    conditional::answer(&headers, found.changed.revision, &CacheBody::from(found))
 }
 
 /// Change how answers are kept (merge patch).

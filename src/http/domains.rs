@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::body::NoBody;
 use super::dto::Receipt;
@@ -24,6 +25,7 @@ use super::query::{FromQuery, NoQuery, Pairs, Query};
 use super::{Problem, answer, conditional, page};
 use crate::app::App;
 use crate::command::Command;
+use crate::query::asof::Moment;
 use crate::query::deployments;
 use crate::query::domains::{self, DomainFilter, StoredDomain};
 
@@ -156,16 +158,20 @@ fn tenant(
 }
 
 /// One domain.
-#[utoipa::path(get, path = "/api/domains/{d}", tag = "domains", params(("d" = String, Path, description = "The domain's name")),
+#[utoipa::path(get, path = "/api/domains/{d}", tag = "domains",
+    params(("d" = String, Path, description = "The domain's name"), MomentParams),
     responses((status = 200, body = Domain)))]
 async fn get(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
-    _: Query<NoQuery>,
+    Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let found = visible(&app, &auth, &name).await?;
+    let mut found = visible(&app, &auth, &name).await?;
+    if let Some(revision) = asof::resolve(&app, &found.state, moment).await? {
+        found = asof::state(&app, &found, revision).await?.1;
+    }
     let platform = domains::platform(&app.pool).await?;
     conditional::answer(&headers, found.state.revision, &Domain::new(&found, &platform))
 }

@@ -134,7 +134,7 @@ impl Listing {
                 out.extend_from_slice(between);
             }
             let client = self.app.hub.shown_client(&view, self.rights.shows_client(&seen));
-            frames::envelope(out, &view, Extras { client: client.as_deref(), name: None });
+            frames::envelope(out, &view, Extras { client: client.as_deref(), ..Extras::default() });
             count += 1;
         }
         Ok(count)

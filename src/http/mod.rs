@@ -13,6 +13,7 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod asof;
 mod cache;
 mod cells;
 mod clusters;
@@ -30,6 +31,7 @@ mod status;
 mod tenants;
 mod tls;
 mod tokens;
+mod undo;
 mod users;
 mod zone;
 

@@ -7,7 +7,7 @@ use axum::http::HeaderName;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use headwater_events::domain::{DomainCommand, Precondition};
-use headwater_events::ids::RequestId;
+use headwater_events::ids::{Position, RequestId};
 use headwater_events::reject::{Fault, Guard};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -120,6 +120,11 @@ impl<T> Mutation<T> {
             identity.forget();
         }
         Ok(outcome?)
+    }
+
+    /// Says which event caused this.
+    pub fn caused_by(&mut self, cause: Option<Position>) {
+        self.meta.cause = cause;
     }
 
     /// Whether only a plan was asked for.

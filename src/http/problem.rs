@@ -18,7 +18,7 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(2);
 
 /// The stable codes of problems, by status. 422 has narrower ones too: those of the fault, when all faults share one.
-pub const CODES: [(u16, &[&str]); 15] = [
+pub const CODES: [(u16, &[&str]); 16] = [
     (400, &["malformed"]),
     (401, &["unauthenticated"]),
     (403, &["forbidden"]),
@@ -48,8 +48,10 @@ pub const CODES: [(u16, &[&str]); 15] = [
             "not_retained",
             "not_validated",
             "moved_on",
+            "undo_conflict",
         ],
     ),
+    (410, &["gone"]),
     (412, &["revision_mismatch"]),
     (413, &["too_large"]),
     (415, &["unsupported_media_type"]),
@@ -198,6 +200,9 @@ impl From<Reject> for Problem {
             Reject::Conflict { code, .. } => Self::new(StatusCode::CONFLICT, code, detail),
             Reject::NotRestorable { code, nearest, .. } => {
                 Self::new(StatusCode::CONFLICT, code, detail).with("nearest", json!(nearest))
+            }
+            Reject::UndoConflict { conflicts } => {
+                Self { errors: conflicts, ..Self::new(StatusCode::CONFLICT, "undo_conflict", detail) }
             }
             Reject::Invalid(faults) => Self::invalid(faults),
         }

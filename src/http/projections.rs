@@ -118,7 +118,10 @@ impl From<RebuildError> for Problem {
             RebuildError::Poison { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable_event", error.to_string())
             }
-            RebuildError::Deploy(_) | RebuildError::Stopped => Self::unavailable(error.to_string()),
+            RebuildError::Forbidden => Self::forbidden(error.to_string()),
+            RebuildError::Deploy(_) | RebuildError::Stopped | RebuildError::Undo(_) => {
+                Self::unavailable(error.to_string())
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ impl FromBody for RollbackTo {
 /// The answer to a rollback.
 #[derive(Debug, Serialize, ToSchema)]
 #[allow(dead_code)] // the description of what `answer::receipt_with` writes
-struct RolledBack {
+pub struct RolledBack {
     #[serde(flatten)]
     receipt: Receipt,
     /// What was otherwise then and stays as it is.

@@ -13,9 +13,9 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
-    Problem, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events, health,
-    hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream, tenants, tls,
-    tokens, users, zone,
+    Problem, asof, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events,
+    health, hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream,
+    tenants, tls, tokens, undo, users, zone,
 };
 use crate::app::App;
 
@@ -29,7 +29,9 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(tls::routes())
         .merge(zone::routes())
         .merge(revisions::routes())
+        .merge(asof::routes())
         .merge(rollback::routes())
+        .merge(undo::routes())
         .merge(deployments::routes())
         .merge(tenants::routes())
         .merge(users::routes())

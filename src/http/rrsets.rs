@@ -5,11 +5,13 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use headwater_events::dns::RrType;
 use headwater_events::domain::DomainCommand;
+use headwater_events::ids::Revision;
 use headwater_events::reject::Fault;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::body::NoBody;
 use super::domains::visible;
@@ -18,11 +20,12 @@ use super::dto::rrset::{Batch, BatchChanges, PutRrset, Rrset};
 use super::mutation::Mutation;
 use super::page::{Listing, Page, PageParams};
 use super::path::{DomainPath, RrsetPath};
-use super::query::{NoQuery, Query};
+use super::query::Query;
 use super::{Problem, conditional, page};
 use crate::app::App;
 use crate::command::Command;
-use crate::query::domains;
+use crate::query::asof::{self as past, Moment};
+use crate::query::domains::{self, StoredDomain};
 use crate::query::rrsets::{self, ShownRrset};
 
 /// The routes of this file.
@@ -32,16 +35,19 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// RRsets of a domain in the order of the zone, those that the platform adds among them.
 #[utoipa::path(get, path = "/api/domains/{d}/rrsets", tag = "rrsets",
-    params(("d" = String, Path, description = "The domain's name"), PageParams),
+    params(("d" = String, Path, description = "The domain's name"), MomentParams, PageParams),
     responses((status = 200, body = Vec<Rrset>, description = "A page: items and next")))]
 async fn list(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
     headers: HeaderMap,
-    wanted: Listing<NoQuery, (String, i32)>,
+    wanted: Listing<Moment, (String, i32)>,
 ) -> Result<Response, Problem> {
     let stored = visible(&app, &auth, &name).await?;
+    if let Some(revision) = asof::resolve(&app, &stored.state, wanted.filter).await? {
+        return list_asof(app, stored, revision, headers, wanted).await;
+    }
     let domain = stored.state.clone();
     let revision = domain.revision;
     if conditional::fresh(&headers, revision)? {
@@ -56,6 +62,40 @@ async fn list(
         async move {
             let found = rrsets::page(&app.pool, domain.id, after.as_ref(), most).await?;
             let found = with_derived(found, &derived, after.as_ref(), most);
+            Ok(Page { items: found.into_iter().map(|one| (one.key(), Rrset::from(one))).collect() })
+        }
+    });
+    let mut response = listed.await?;
+    conditional::set_etag(response.headers_mut(), revision);
+    Ok(response)
+}
+
+/// The same as of a revision.
+async fn list_asof(
+    app: App,
+    stored: StoredDomain,
+    revision: Revision,
+    headers: HeaderMap,
+    wanted: Listing<Moment, (String, i32)>,
+) -> Result<Response, Problem> {
+    if conditional::fresh(&headers, revision)? {
+        return conditional::answer(&headers, revision, &());
+    }
+    let platform = domains::platform(&app.pool).await?;
+    let (state, was) = asof::state(&app, &stored, revision).await?;
+    let mut derived = rrsets::derived(&was, &platform);
+    derived.extend(rrsets::answers_of(&was.state, state.hostnames.keys(), &platform)?);
+    let mut all = state.rrsets;
+    all.extend(derived.into_iter().map(|one| (one.key(), one)));
+    let all = Arc::new(all);
+    let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
+        let (app, all, id) = (app.clone(), Arc::clone(&all), was.state.id);
+        async move {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let next = all.range((from, std::ops::Bound::Unbounded)).take(most);
+            let mut found: Vec<ShownRrset> = next.map(|(_, one)| one.clone()).collect();
+            past::attribute(&app.pool, id, found.iter_mut().filter_map(|one| one.changed.as_mut())).await?;
             Ok(Page { items: found.into_iter().map(|one| (one.key(), Rrset::from(one))).collect() })
         }
     });
@@ -80,20 +120,31 @@ fn with_derived(
 
 /// One RRset.
 #[utoipa::path(get, path = "/api/domains/{d}/rrsets/{name}/{type}", tag = "rrsets",
-    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The owner: www, @, *"), ("type" = String, Path)),
+    params(("d" = String, Path, description = "The domain's name"), ("name" = String, Path, description = "The owner: www, @, *"), ("type" = String, Path), MomentParams),
     responses((status = 200, body = Rrset)))]
 async fn get(
     State(app): State<App>,
     auth: Authenticated,
     at: RrsetPath,
-    _: Query<NoQuery>,
+    Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let stored = visible(&app, &auth, &at.domain).await?;
     let domain = &stored.state;
     let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
-    let mut found = rrsets::one(&app.pool, domain.id, &owner.key(), rrtype).await?;
-    if found.is_none() {
+    let past = asof::resolve(&app, domain, moment).await?;
+    let mut found = match past {
+        Some(revision) => past::rrset(&app.pool, domain, revision, &owner, rrtype).await?,
+        None => rrsets::one(&app.pool, domain.id, &owner.key(), rrtype).await?,
+    };
+    if let (None, Some(revision)) = (&found, past) {
+        let platform = domains::platform(&app.pool).await?;
+        let name = past::hostname(&app.pool, domain, revision, &owner).await?.map(|one| one.owner.key());
+        let was = past::settings(&app.pool, &stored, revision).await?;
+        let answers = rrsets::answers_of(domain, name.iter(), &platform)?;
+        let mut all = rrsets::derived(&was, &platform).into_iter().chain(answers);
+        found = all.find(|one| one.owner == owner && one.rrtype == rrtype);
+    } else if found.is_none() {
         let platform = domains::platform(&app.pool).await?;
         let answers = rrsets::answers(&app.pool, domain, &platform).await?;
         let mut all = rrsets::derived(&stored, &platform).into_iter().chain(answers);
@@ -101,7 +152,8 @@ async fn get(
     }
     let missing = || Problem::not_found(format!("RRset {owner} {rrtype} of {}", at.domain));
     let found = found.ok_or_else(missing)?;
-    let revision = found.changed.as_ref().map_or(domain.revision, |changed| changed.revision);
+    let newest = past.unwrap_or(domain.revision);
+    let revision = found.changed.as_ref().map_or(newest, |changed| changed.revision);
     conditional::answer(&headers, revision, &Rrset::from(found))
 }
 

@@ -16,6 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::body::{self, NoBody};
 use super::domains::visible;
@@ -23,12 +24,13 @@ use super::dto::Receipt;
 use super::dto::tls::{PutCertificate, SentCertificate, TlsBody};
 use super::mutation::{Mutation, Submitted};
 use super::path::DomainPath;
-use super::query::{NoQuery, Query};
+use super::query::Query;
 use super::{Problem, conditional};
 use crate::app::App;
 use crate::certificate::{self, Checked, Refused};
 use crate::command::Command;
 use crate::edge::EdgeError;
+use crate::query::asof::{self as past, Moment};
 use crate::query::sites;
 use crate::vault::{Place, Vault};
 
@@ -44,16 +46,20 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// What the names of a domain are proven with.
 #[utoipa::path(get, path = "/api/domains/{d}/tls", tag = "tls",
-    params(("d" = String, Path, description = "The domain's name")), responses((status = 200, body = TlsBody)))]
+    params(("d" = String, Path, description = "The domain's name"), MomentParams),
+    responses((status = 200, body = TlsBody)))]
 async fn get(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
-    _: Query<NoQuery>,
+    Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let domain = visible(&app, &auth, &name).await?.state;
-    let found = sites::certificate(&app.pool, domain.id).await?;
+    let found = match asof::resolve(&app, &domain, moment).await? {
+        Some(revision) => past::certificate(&app.pool, &domain, revision).await?,
+        None => sites::certificate(&app.pool, domain.id).await?,
+    };
     match found.as_ref().map(|found| found.changed.revision) {
         Some(changed) => conditional::answer(&headers, changed, &TlsBody::from(found)),
         // What does not exist has no entity tag: a certificate is brought with `If-None-Match: *`.

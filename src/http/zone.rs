@@ -15,14 +15,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::domains::visible;
 use super::dto::rrset::Rrset;
 use super::path::DomainPath;
-use super::query::{NoQuery, Query};
+use super::query::Query;
 use super::{Problem, conditional, page};
 use crate::app::App;
-use crate::query::domains;
+use crate::query::asof::Moment;
+use crate::query::domains::{self, StoredDomain};
 use crate::query::rrsets::{self, ShownRrset};
 
 /// Exports at once, in one process.
@@ -49,18 +51,18 @@ enum Form {
 
 /// The whole zone: BIND text, or JSON for those that ask for it.
 #[utoipa::path(get, path = "/api/domains/{d}/zone", tag = "zone",
-    params(("d" = String, Path, description = "The domain's name")),
+    params(("d" = String, Path, description = "The domain's name"), MomentParams),
     responses((status = 200, content_type = "text/dns", body = String)))]
 async fn export(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
-    _: Query<NoQuery>,
+    Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let held = visible(&app, &auth, &name).await?;
-    let domain = held.state.clone();
-    let revision = domain.revision;
+    let past = asof::resolve(&app, &held.state, moment).await?;
+    let revision = past.unwrap_or(held.state.revision);
     if conditional::fresh(&headers, revision)? {
         return conditional::answer(&headers, revision, &());
     }
@@ -72,10 +74,23 @@ async fn export(
     let permit = EXPORTS.clone().try_acquire_owned().map_err(busy)?;
     let platform = domains::platform(&app.pool).await?;
     // SOA first, as a zone file begins with it.
-    let mut derived: Vec<ShownRrset> = rrsets::derived(&held, &platform).into_iter().rev().collect();
-    derived.extend(rrsets::answers(&app.pool, &domain, &platform).await?);
-    let stored = rrsets::zone(app.pool.clone(), domain.id);
-    let mut response = Body::from_stream(chunks(form, domain, derived, stored, permit)).into_response();
+    let first = |held: &StoredDomain| rrsets::derived(held, &platform).into_iter().rev();
+    let body = match past {
+        Some(revision) => {
+            let (state, held) = asof::state(&app, &held, revision).await?;
+            let answers = rrsets::answers_of(&held.state, state.hostnames.keys(), &platform)?;
+            let derived = first(&held).chain(answers).collect();
+            let stored = futures_util::stream::iter(state.rrsets.into_values().map(Ok));
+            Body::from_stream(chunks(form, held.state, derived, stored, permit))
+        }
+        None => {
+            let answers = rrsets::answers(&app.pool, &held.state, &platform).await?;
+            let derived = first(&held).chain(answers).collect();
+            let stored = rrsets::zone(app.pool.clone(), held.state.id);
+            Body::from_stream(chunks(form, held.state, derived, stored, permit))
+        }
+    };
+    let mut response = body.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     conditional::set_etag(response.headers_mut(), revision);
     Ok(response)

@@ -9,9 +9,11 @@ pub mod read;
 mod run;
 pub mod runner;
 pub mod sql;
+pub mod undo;
 
 use crate::app::App;
 use crate::edge::{forget, signing};
+use crate::history::heads;
 use headwater_events::ids::Position;
 use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
@@ -49,6 +51,7 @@ pub async fn run(app: App) {
         project::run(app.clone(), edge.clone()),
         signing::run(app.clone(), edge),
         forget::run(app.clone()),
+        heads::run(app.clone()),
         deadline::run(app.clone()),
     );
 }

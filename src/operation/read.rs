@@ -135,6 +135,7 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
 /// The body of imperative work: what was asked for, how its run comes along, what it came to.
 fn with_run(row: &PgRow, mut body: Value, request: Value, state: State) -> Result<Value, sqlx::Error> {
     let phase = row.try_get::<Option<&str>, _>(19)?.unwrap_or_default();
+    let phase = if request["token"].is_string() { "undo" } else { phase };
     let unit = run::unit(phase, request["projection"] == "powerdns");
     let number = |column: usize| row.try_get::<Option<i64>, _>(column).map(Option::unwrap_or_default);
     body["progress"] = json!({"done": number(20)?, "total": number(21)?, "unit": unit});

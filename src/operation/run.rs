@@ -195,6 +195,7 @@ pub(super) fn unit(phase: &str, is_powerdns: bool) -> &'static str {
         _ if is_powerdns => "zones",
         "fold" => "events",
         "compare" => "tables",
+        "undo" => "domains",
         _ => "steps",
     }
 }

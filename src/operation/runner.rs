@@ -5,6 +5,7 @@
 
 use super::run::{self, Holder, Run};
 use super::sql;
+use super::undo::{self, AskedUndo};
 use crate::app::App;
 use crate::command::{Command, Meta};
 use crate::deploy::{DeployError, Lease};
@@ -14,7 +15,8 @@ use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
 use headwater_events::codec;
 use headwater_events::event::{
-    Event, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
+    Event, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, UNDO_KIND,
+    Work,
 };
 use headwater_events::ids::OperationId;
 use sqlx::Row;
@@ -51,10 +53,39 @@ enum LaneError {
     Unreadable(OperationId),
 }
 
+/// What was asked for.
+#[derive(Clone)]
+enum Asked {
+    Projection(OperationRequested),
+    Undo(AskedUndo),
+}
+
+impl Asked {
+    /// Whether it is a walk, which ends after its step and goes on from there.
+    fn is_walk(&self) -> bool {
+        match self {
+            Self::Projection(requested) => requested.projection == Projection::Powerdns,
+            Self::Undo(_) => true,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Projection(asked) => format!("{} {}", asked.kind.name(), asked.projection.name()),
+            Self::Undo(_) => UNDO_KIND.to_owned(),
+        }
+    }
+
+    /// Whether what it finds is to be checked again soon.
+    fn mends(&self) -> bool {
+        matches!(self, Self::Projection(asked) if asked.kind == Work::Verify && asked.mend && self.is_walk())
+    }
+}
+
 /// What is due.
 struct Due {
     id: OperationId,
-    requested: OperationRequested,
+    asked: Asked,
     attempts: i32,
     error: Option<String>,
 }
@@ -114,30 +145,32 @@ async fn due(app: &App) -> Result<Option<Due>, LaneError> {
     let Some(row) = sqlx::query(sql::DUE_RUN).fetch_optional(&app.pool).await? else { return Ok(None) };
     let id = OperationId::from_uuid(row.try_get(0)?);
     let (name, schema, data): (&str, i16, &[u8]) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-    let Ok(Event::OperationRequested(requested)) = codec::decode(name, schema, data) else {
-        return Err(LaneError::Unreadable(id));
+    let asked = match codec::decode(name, schema, data) {
+        Ok(Event::OperationRequested(requested)) => Asked::Projection(requested),
+        Ok(Event::UndoRequested(requested)) => Asked::Undo(AskedUndo::of(id, requested, &row)?),
+        _ => return Err(LaneError::Unreadable(id)),
     };
-    Ok(Some(Due { id, requested, attempts: row.try_get(4)?, error: row.try_get(5)? }))
+    Ok(Some(Due { id, asked, attempts: row.try_get(4)?, error: row.try_get(5)? }))
 }
 
 async fn carry_out(app: &App, lease: &mut Lease, due: Due) -> Result<(), LaneError> {
     let (name, owner) = lease.holder();
     let holder = Holder { lease: name.to_owned(), owner };
-    let (id, requested) = (due.id, &due.requested);
+    let (id, asked) = (due.id, &due.asked);
     sqlx::query(sql::FORGET_RUNS).bind(RUNS_KEPT_DAYS).execute(&app.pool).await?;
     if due.attempts >= ATTEMPTS_MAX_TIMES {
         let last = due.error.unwrap_or_else(|| "the process that worked on it died".to_owned());
         return finish(app, lease, given_up(id, &last)).await;
     }
     fail::fail_point!("operation.before_begin");
-    let anew = requested.projection != Projection::Powerdns;
+    let anew = !asked.is_walk();
     let Some(run) = run::begin(&app.pool, id, &holder, anew).await? else { return Ok(()) };
     fail::fail_point!("operation.after_begin");
     let run = Arc::new(run);
     let began = Instant::now();
-    tracing::info!(operation = %id, kind = requested.kind.name(), projection = requested.projection.name(),
-        attempt = due.attempts + 1, "imperative work begins");
-    let why = match supervise(app, lease, &run, id, requested).await? {
+    let (kind, attempt) = (asked.name(), due.attempts + 1);
+    tracing::info!(operation = %id, kind, attempt, "imperative work begins");
+    let why = match supervise(app, lease, &run, id, asked).await? {
         Ended::Over => return Ok(()),
         Ended::Process => {
             return Ok(run::put_off(&app.pool, id, &holder, Duration::ZERO, None, false).await?);
@@ -150,7 +183,7 @@ async fn carry_out(app: &App, lease: &mut Lease, due: Due) -> Result<(), LaneErr
                 differences: run.differences().await,
                 ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
             };
-            if requested.kind == Work::Verify && requested.mend && !anew {
+            if asked.mends() {
                 sqlx::query(sql::CHECK_SOON).bind(id.as_uuid()).execute(&app.pool).await?;
             }
             return finish(app, lease, ending(id, "succeeded", None, Some(result))).await;
@@ -176,6 +209,7 @@ async fn carry_out(app: &App, lease: &mut Lease, due: Due) -> Result<(), LaneErr
 fn lasting(error: &RebuildError) -> Option<&'static str> {
     match error {
         RebuildError::NoDomain(_) => Some("not_found"),
+        RebuildError::Forbidden => Some("forbidden"),
         RebuildError::Poison { .. } => Some("unreadable_event"),
         RebuildError::Deploy(DeployError::Refused(_)) => Some("refused"),
         _ => None,
@@ -188,9 +222,9 @@ async fn supervise(
     lease: &mut Lease,
     run: &Arc<Run>,
     id: OperationId,
-    requested: &OperationRequested,
+    asked: &Asked,
 ) -> Result<Ended, LaneError> {
-    let mut job = tokio::spawn(work(app.clone(), Arc::clone(run), requested.clone()));
+    let mut job = tokio::spawn(work(app.clone(), Arc::clone(run), asked.clone()));
     let ended = loop {
         tokio::select! {
             done = &mut job => return Ok(of_job(done)),
@@ -209,7 +243,7 @@ async fn supervise(
         }
     };
     run.halt.cancel();
-    stop(job, requested).await;
+    stop(job, asked).await;
     // Where it stopped is where the next one goes on; one that was called off needs it no more.
     if !matches!(ended, Ended::Over) {
         run.save().await?;
@@ -218,9 +252,8 @@ async fn supervise(
 }
 
 /// A walk ends after its zone. The others work in a transaction or beside what is live: they are dropped as they are.
-async fn stop(mut job: JoinHandle<Result<Vec<Difference>, RebuildError>>, requested: &OperationRequested) {
-    let is_walk = requested.projection == Projection::Powerdns;
-    if is_walk && tokio::time::timeout(STOP_GRACE, &mut job).await.is_ok() {
+async fn stop(mut job: JoinHandle<Result<Vec<Difference>, RebuildError>>, asked: &Asked) {
+    if asked.is_walk() && tokio::time::timeout(STOP_GRACE, &mut job).await.is_ok() {
         return;
     }
     job.abort();
@@ -245,17 +278,17 @@ fn of_job(done: Result<Result<Vec<Difference>, RebuildError>, tokio::task::JoinE
     }
 }
 
-async fn work(
-    app: App,
-    run: Arc<Run>,
-    requested: OperationRequested,
-) -> Result<Vec<Difference>, RebuildError> {
+async fn work(app: App, run: Arc<Run>, asked: Asked) -> Result<Vec<Difference>, RebuildError> {
+    let steps = Arc::clone(&run);
+    let mut watch = move |progress| steps.step(progress);
+    let requested = match asked {
+        Asked::Undo(asked) => return undo::run(&app, &asked, &mut watch, run.as_ref()).await,
+        Asked::Projection(requested) => requested,
+    };
     let intent = match requested.kind {
         Work::Rebuild => Intent::Rebuild,
         Work::Verify => Intent::Verify,
     };
-    let steps = Arc::clone(&run);
-    let mut watch = move |progress| steps.step(progress);
     let domain = requested.domain.as_ref();
     rebuild::run(&app, requested.projection, intent, domain, &mut watch, run.as_ref()).await
 }

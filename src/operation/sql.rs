@@ -70,7 +70,7 @@ macro_rules! edges {
          from (select max(e.position) as position from events e \
                where e.stream_id = o.domain_id and e.revision = o.revision) p \
          where o.kind in ('domain.hostname', 'domain.cache', 'domain.purge', 'domain.rollback_edges', \
-                          'domain.certificate'))"
+                          'domain.undo_edges', 'domain.certificate'))"
     };
 }
 
@@ -205,7 +205,8 @@ macro_rules! held {
 }
 
 /// The imperative work that is due, what repairs before what only looks: what was asked for, and how often it was tried. Ended is what the log says has.
-pub(super) const DUE_RUN: &str = "select o.id, e.type, e.schema, e.data, coalesce(r.attempts, 0), r.error \
+pub(super) const DUE_RUN: &str = "select o.id, e.type, e.schema, e.data, coalesce(r.attempts, 0), r.error, \
+     e.position, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
      from operations.operations o join events e on e.stream_id = o.id and e.revision = 1 and e.seq = 0 \
      left join operation_runs r on r.id = o.id \
      where o.lane = 'bulk_maintenance' and o.state in ('pending', 'running') \
@@ -263,6 +264,14 @@ pub(super) const FORGET_RUNS: &str = "delete from operation_runs r where r.updat
 pub(super) const DIFFERENCES: &str = "select number, difference from operation_differences \
      where operation = $1 and number > $2 order by number limit $3";
 
+/// $1 token, $2 from, $3 before (none: now), $4 up to which position: revisions of each domain that there is and that
+/// the token changed, by name.
+pub(super) const TOKEN_CHANGES: &str = "select d.id, d.name, d.tenant_id, array_agg(distinct e.revision order by e.revision) \
+     from audit.entries a join events e on e.position = a.position \
+     join desired.domains d on d.id = e.stream_id and d.current and d.status <> 'deprovisioning' \
+     where a.token_id = $1 and a.at >= $2 and ($3::timestamptz is null or a.at < $3) and a.position <= $4 \
+     and e.stream_kind = 1 group by d.id order by d.name";
+
 /// $1 operation: zones that it found to differ are checked next, on every cluster.
 pub(super) const CHECK_SOON: &str = "update desired.deployments set checked_at = '-infinity' \
      where domain_id in (select id from desired.domains where current and name in \
@@ -296,4 +305,5 @@ pub const ALL: &[&str] = &[
     FORGET_RUNS,
     DIFFERENCES,
     CHECK_SOON,
+    TOKEN_CHANGES,
 ];

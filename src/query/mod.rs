@@ -2,6 +2,7 @@
 //! tenants whose things may be seen (none: all).
 
 pub mod accounts;
+pub mod asof;
 pub mod clusters;
 pub mod deployments;
 pub mod domains;

@@ -46,7 +46,7 @@ impl ShownRrset {
 }
 
 /// The actor of an event, from five columns beginning with its kind.
-pub(super) fn actor(row: &PgRow, first: usize) -> Result<Actor, sqlx::Error> {
+pub(crate) fn actor(row: &PgRow, first: usize) -> Result<Actor, sqlx::Error> {
     Ok(Actor {
         kind: ActorKind::from_code(row.try_get(first)?).ok_or_else(|| odd("actor_kind"))?,
         id: row.try_get(first + 1)?,
@@ -81,6 +81,16 @@ fn shown(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
         rrtype: rrtype(row, 1)?,
         body: body(row, 3)?,
         changed: Some(Changed { revision: Revision::new(row.try_get(6)?), by }),
+    })
+}
+
+/// An RRset with the revision that last changed it, of columns that say no more.
+pub(super) fn unattributed(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
+    Ok(ShownRrset {
+        owner: owner(row, 0)?,
+        rrtype: rrtype(row, 1)?,
+        body: body(row, 2)?,
+        changed: Some(Changed { revision: Revision::new(row.try_get(5)?), by: None }),
     })
 }
 
@@ -141,14 +151,44 @@ pub async fn answers(
     domain: &DomainState,
     platform: &Platform,
 ) -> Result<Vec<ShownRrset>, sqlx::Error> {
-    let Some(endpoints) = &platform.endpoints else { return Ok(Vec::new()) };
     let query = sqlx::query_as::<_, (String, i32)>(powerdns::sql::MARKS).bind(domain.id.as_uuid());
+    let mut marks = Vec::new();
+    if platform.endpoints.is_some() {
+        for (key, code) in query.fetch_all(pool).await? {
+            let code = u16::try_from(code).map_err(|_| odd("type"))?;
+            marks.push((OwnerKey::parse(&key).map_err(|_| odd("owner_key"))?, RrType::from_code(code)));
+        }
+    }
+    answered(domain, marks, platform)
+}
+
+/// What the platform answers for these proxied names of a zone, and for the names of pools in its own.
+///
+/// # Errors
+/// When a name is none that this program writes.
+pub fn answers_of<'a>(
+    domain: &DomainState,
+    proxied: impl Iterator<Item = &'a OwnerKey>,
+    platform: &Platform,
+) -> Result<Vec<ShownRrset>, sqlx::Error> {
+    let mut marks: Vec<_> = proxied.map(|key| (key.clone(), powerdns::PROXIED)).collect();
+    let own = platform.endpoints.as_ref().filter(|endpoints| endpoints.zone == domain.name);
+    for pool in own.iter().flat_map(|endpoints| endpoints.pools.keys()) {
+        marks.push((OwnerKey::parse(pool).map_err(|_| odd("pool"))?, powerdns::POOL));
+    }
+    answered(domain, marks, platform)
+}
+
+fn answered(
+    domain: &DomainState,
+    marks: Vec<(OwnerKey, RrType)>,
+    platform: &Platform,
+) -> Result<Vec<ShownRrset>, sqlx::Error> {
+    let Some(endpoints) = &platform.endpoints else { return Ok(Vec::new()) };
     let mut shown = Vec::new();
-    for (key, code) in query.fetch_all(pool).await? {
-        let key = OwnerKey::parse(&key).map_err(|_| odd("owner_key"))?;
+    for (key, mark) in marks {
         let owner = OwnerName::from_key(key.as_str()).map_err(|_| odd("owner_key"))?;
-        let code = u16::try_from(code).map_err(|_| odd("type"))?;
-        let mut rrsets = BTreeMap::from([(RrType::from_code(code), powerdns::mark())]);
+        let mut rrsets = BTreeMap::from([(mark, powerdns::mark())]);
         powerdns::expand(&domain.name, &key, &mut rrsets, Some(endpoints));
         for (rrtype, data) in rrsets {
             let ttl = Ttl::new(i64::from(data.ttl)).map_err(|_| odd("ttl"))?;

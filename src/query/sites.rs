@@ -31,8 +31,15 @@ pub struct ShownCache {
     pub policy: CachePolicy,
     /// Part of every key of the cache.
     pub epoch: i64,
-    /// The revision that last changed the policy.
-    pub changed: Revision,
+    /// What last changed the policy.
+    pub changed: Changed,
+}
+
+impl Default for ShownCache {
+    fn default() -> Self {
+        let changed = Changed { revision: Revision::new(1), by: None };
+        Self { policy: CachePolicy::default(), epoch: 0, changed }
+    }
 }
 
 /// A purge as it is shown.
@@ -100,14 +107,12 @@ pub async fn page(
 /// When the database does not answer.
 pub async fn cache(pool: &PgPool, domain: DomainId) -> Result<ShownCache, sqlx::Error> {
     let row = sqlx::query(sql::CACHE).bind(domain.as_uuid()).fetch_optional(pool).await?;
-    let Some(row) = row else {
-        return Ok(ShownCache { policy: CachePolicy::default(), epoch: 0, changed: Revision::new(1) });
-    };
+    let Some(row) = row else { return Ok(ShownCache::default()) };
     let policy: Option<Json<CachePolicy>> = row.try_get(0)?;
     Ok(ShownCache {
         policy: policy.map_or_else(CachePolicy::default, |Json(policy)| policy),
         epoch: row.try_get(1)?,
-        changed: Revision::new(row.try_get(2)?),
+        changed: Changed { revision: Revision::new(row.try_get(2)?), by: None },
     })
 }
 

@@ -58,6 +58,8 @@ pub enum Phase {
     Clean,
     /// Live and fresh rows are compared; counted in tables.
     Compare,
+    /// What a token did is undone; counted in domains.
+    Undo,
 }
 
 /// Told of every step.
@@ -75,6 +77,8 @@ pub enum Kind {
     Changed,
     /// The target holds what this log does not know; `live` says what.
     Ahead,
+    /// It was to be undone, and stays as it is.
+    Kept,
 }
 
 /// One row that is not what the log says.
@@ -139,6 +143,7 @@ impl std::fmt::Display for Difference {
                 }
                 Ok(())
             }
+            (Kind::Kept, ..) => write!(f, "kept: {}", shown(expected)),
             (Kind::Changed, ..) => write!(f, "{}, the log says {}", shown(live), shown(expected)),
         }
     }
@@ -190,6 +195,12 @@ pub enum RebuildError {
     /// There is no such domain.
     #[error("there is no domain {0}")]
     NoDomain(String),
+    /// What is to be undone cannot be undone now.
+    #[error("{0}")]
+    Undo(String),
+    /// Whoever asked may do nothing any more.
+    #[error("whoever asked for it may do nothing any more")]
+    Forbidden,
 }
 
 /// Keeps what a long walk has done, so that another one goes on from there.

@@ -145,7 +145,7 @@ impl CommitterHandle {
             targets: Vec::new(),
             if_match,
             not_restored: match &request.command {
-                Command::Domain { name, command: DomainCommand::Rollback(_) } => {
+                Command::Domain { name, command: DomainCommand::Rollback(_) | DomainCommand::Undo(_) } => {
                     Some(decider.loaded.domains.get(name).map(not_restored).unwrap_or_default())
                 }
                 _ => None,
@@ -413,7 +413,9 @@ impl Committer {
 /// Rare commands whose views are not kept over a batch.
 fn stands_alone(command: &Command) -> bool {
     match command {
-        Command::Domain { command, .. } => matches!(command, DomainCommand::Rollback(_)),
+        Command::Domain { command, .. } => {
+            matches!(command, DomainCommand::Rollback(_) | DomainCommand::Undo(_))
+        }
         Command::Admin { command, .. } => lock::judges_others(command),
         Command::CreateDomain(_) => false,
     }

@@ -18,6 +18,7 @@ pub(crate) mod row;
 mod sites;
 mod sql;
 mod turn;
+pub mod undo;
 pub mod verify;
 mod watchdog;
 

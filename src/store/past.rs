@@ -3,7 +3,7 @@
 //! no other command waits for the history of one domain, and no writer of the same domain can starve a rollback.
 
 use super::load::Loaded;
-use super::{row, sql};
+use super::{row, sql, undo};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::domain::{
@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// Events since a revision that a rollback to it reads, at most.
 pub const PAST_MAX_EVENTS: i64 = 500_000;
 /// Events of one page of them.
-const PAGE_MAX_EVENTS: i64 = 2_000;
+pub(super) const PAGE_MAX_EVENTS: i64 = 2_000;
 /// Events that are read under the stream's lock, at most; the rest was read before.
-const TAIL_MAX_EVENTS: i64 = 1_000;
+pub(super) const TAIL_MAX_EVENTS: i64 = 1_000;
 /// Revisions on either side among which the nearest one that can be gone back to is looked for.
 const NEAREST_MAX_REVISIONS: i64 = 500;
 /// Revisions further back that are looked at for it: those that are active on a target, or were rolled back to.
@@ -47,7 +47,7 @@ pub enum PastError {
 }
 
 impl PastError {
-    fn into_sql(self) -> sqlx::Error {
+    pub(super) fn into_sql(self) -> sqlx::Error {
         match self {
             Self::Database(error) => error,
             other => sqlx::Error::ColumnDecode { index: "data".to_owned(), source: other.to_string().into() },
@@ -123,9 +123,17 @@ pub(super) async fn extend(
 ) -> Result<HashMap<usize, Request>, sqlx::Error> {
     let mut extended = HashMap::new();
     for (index, request) in requests.iter().enumerate() {
-        let Command::Domain { name, command: DomainCommand::Rollback(asked) } = &request.command else {
-            continue;
+        let asked = match &request.command {
+            Command::Domain { name, command: DomainCommand::Undo(asked) } => {
+                if let Some(command) = undo::extend(connection, name, asked, loaded).await? {
+                    extended.insert(index, Request { command, ..(*request).clone() });
+                }
+                continue;
+            }
+            Command::Domain { command: DomainCommand::Rollback(asked), .. } => asked,
+            _ => continue,
         };
+        let Command::Domain { name, .. } = &request.command else { continue };
         let Some(view) = loaded.domains.get_mut(name) else { continue };
         let now = view.state.revision;
         let is_other = asked.past.domain != view.state.id;

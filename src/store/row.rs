@@ -34,7 +34,7 @@ fn domain_name(text: &str) -> Result<DomainName, sqlx::Error> {
 }
 
 /// Reads one event.
-pub(super) fn recorded(row: &PgRow) -> Result<Recorded, sqlx::Error> {
+pub(crate) fn recorded(row: &PgRow) -> Result<Recorded, sqlx::Error> {
     let domain_id: Option<Uuid> = row.try_get(9)?;
     let domain: Option<&str> = row.try_get(10)?;
     let domain = match (domain_id, domain) {

@@ -226,6 +226,20 @@ pub(super) const PAST_PAGE: &str = concat!(
      order by revision, seq limit $5"
 );
 
+/// $1 domain, $2 revisions: the first event of the first one.
+pub(super) const FIRST_UNDONE: &str = "select revision, position from events where stream_id = $1 and revision = any($2) order by revision, seq limit 1";
+
+/// $1 domain, $2 revisions, $3 revision and $4 number after which it goes on, $5 up to which revision, $6 how many:
+/// events about what those revisions touched.
+pub(super) const UNDO_PAGE: &str = concat!(
+    "select ",
+    event_columns!(),
+    " from events where stream_kind = 1 and stream_id = $1 and history_key(type, data) in \
+     (select history_key(u.type, u.data) from events u where u.stream_kind = 1 and u.stream_id = $1 \
+      and u.revision = any($2)) and (revision, seq) > ($3, $4) and revision <= $5 \
+     order by revision, seq limit $6"
+);
+
 /// $1 domain, $2 from, $3 through, $4 types that are neutral: each revision, where it begins, when it came to be, and
 /// whether it changed what targets serve.
 pub(super) const MILESTONES: &str = "select revision, min(position), min(at), bool_or(type <> all($4)) from events \
@@ -344,6 +358,8 @@ pub const ALL: &[&str] = &[
     RAW_WINDOW,
     STREAM_PAGE,
     PAST_PAGE,
+    FIRST_UNDONE,
+    UNDO_PAGE,
     MILESTONES,
     NEXT_CHANGE,
     ACKNOWLEDGED,

@@ -142,11 +142,28 @@ fn batches() -> Vec<Row> {
 
 fn domains() -> Vec<Row> {
     let wrong = "invalid_type";
-    let rollback = "/api/domains/{d}/rollback";
+    let (rollback, undo) = ("/api/domains/{d}/rollback", "/api/domains/{d}/undo");
     vec![
         ("post", rollback, json!({"to": 1}), vec![("/revision", "missing"), ("/to", "unknown_field")]),
         ("post", rollback, json!({"revision": "1"}), vec![("/revision", wrong)]),
         ("post", rollback, json!({"revision": 9}), vec![("/revision", "unknown_revision")]),
+        ("post", undo, json!({"to": 1}), vec![("/revision", "missing"), ("/to", "unknown_field")]),
+        ("post", undo, json!({"revision": "1"}), vec![("/revision", wrong)]),
+        ("post", undo, json!({"revision": 9}), vec![("/revision", "unknown_revision")]),
+        ("post", undo, json!({"revision": 1}), vec![("/revision", "not_undoable")]),
+        (
+            "post",
+            "/api/undo",
+            json!({"x": 1}),
+            vec![("/since", "missing"), ("/token", "missing"), ("/x", "unknown_field")],
+        ),
+        (
+            "post",
+            "/api/undo",
+            json!({"token": "x", "since": "y", "until": "z"}),
+            vec![("/since", "invalid_time"), ("/token", "invalid_id"), ("/until", "invalid_time")],
+        ),
+        ("post", "/api/undo", json!({"token": 1, "since": 2}), vec![("/since", wrong), ("/token", wrong)]),
         (
             "post",
             "/api/domains",

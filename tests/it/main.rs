@@ -10,6 +10,7 @@ mod cli_server;
 mod demo;
 mod deploy;
 mod edges;
+mod history;
 mod http_access;
 mod http_bodies;
 mod http_faults;

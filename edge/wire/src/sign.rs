@@ -25,6 +25,8 @@ pub enum Context {
     Manifest,
     /// The bytes of a page of a snapshot.
     Snapshot,
+    /// BLAKE3 over where every stream of the log ends.
+    Heads,
 }
 
 impl Context {
@@ -34,6 +36,7 @@ impl Context {
             Self::Artifact => "headwater-artifact-v1",
             Self::Manifest => "headwater-manifest-v1",
             Self::Snapshot => "headwater-snapshot-v1",
+            Self::Heads => "headwater-audit-heads-v1",
         }
     }
 

@@ -17,7 +17,9 @@ use crate::reject::{Fault, Reject};
 /// # Errors
 /// Why not.
 pub fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> {
-    if let AdminCommand::RevokeToken { possessed: true, .. } = command {
+    // Possession suffices for the one; the other asks the policy for each domain.
+    if matches!(command, AdminCommand::RevokeToken { possessed: true, .. } | AdminCommand::RequestUndo { .. })
+    {
         return Ok(());
     }
     match actor::decide(caller, Verb::Write, command.resource()) {
@@ -79,6 +81,12 @@ pub fn decide(
         AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
         AdminCommand::RequestOperation { operation, requested } => {
             operation::request(view, command, *operation, requested)
+        }
+        AdminCommand::RecordExport { exported, .. } => {
+            plain(view, command, vec![Event::AuditExported(exported.clone())])
+        }
+        AdminCommand::RequestUndo { operation, requested } => {
+            operation::request_undo(view, command, *operation, requested)
         }
         AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation),
         AdminCommand::FinishOperation { domain, tenant, finished } => {

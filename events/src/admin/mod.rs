@@ -15,8 +15,8 @@ use crate::actor::Resource;
 use crate::dns::DomainName;
 use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
-    ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
-    OperationFinished, OperationRequested, PauseScope,
+    AuditExported, ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
+    OperationFinished, OperationRequested, PauseScope, UndoRequested,
 };
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
@@ -197,6 +197,20 @@ pub enum AdminCommand {
         /// What is to be done.
         requested: OperationRequested,
     },
+    /// Ask for everything to be undone that a token did in domains. Whoever asks: it is done where the caller may write.
+    RequestUndo {
+        /// The id that its operation will have.
+        operation: OperationId,
+        /// What is to be undone.
+        requested: UndoRequested,
+    },
+    /// Record that a user takes a part of the audit trail out of the platform.
+    RecordExport {
+        /// Who.
+        user: UserId,
+        /// What.
+        exported: AuditExported,
+    },
     /// Call imperative work off.
     CancelOperation {
         /// Its operation.
@@ -293,14 +307,16 @@ impl AdminCommand {
             Self::CreateTenant { id, .. } => StreamRef::tenant(*id),
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => StreamRef::tenant(*tenant),
             Self::CreateUser { id, .. } => StreamRef::user(*id),
-            Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => StreamRef::user(*user),
+            Self::CreateToken { user, .. }
+            | Self::RevokeToken { user, .. }
+            | Self::RecordExport { user, .. } => StreamRef::user(*user),
             Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
             Self::UpdateCluster { cluster, .. }
             | Self::SetClusterEnabled { cluster, .. }
             | Self::RecordDeployments { cluster, .. } => StreamRef::cluster(*cluster),
-            Self::RequestOperation { operation, .. } | Self::CancelOperation { operation } => {
-                StreamRef::operation(*operation)
-            }
+            Self::RequestOperation { operation, .. }
+            | Self::RequestUndo { operation, .. }
+            | Self::CancelOperation { operation } => StreamRef::operation(*operation),
             Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
             Self::Edge { edge, .. } => StreamRef::edge(*edge),
             Self::CreateSharedPool => StreamRef::pool(PoolId::SHARED),
@@ -310,7 +326,7 @@ impl AdminCommand {
     fn resource(&self) -> Resource {
         match self {
             Self::CreateToken { user, .. } => Resource::User(*user),
-            Self::RevokeToken { user, .. } => Resource::User(*user),
+            Self::RevokeToken { user, .. } | Self::RecordExport { user, .. } => Resource::User(*user),
             _ => Resource::Platform,
         }
     }

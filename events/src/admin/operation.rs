@@ -4,9 +4,9 @@ use super::decide::plain;
 use super::{AdminCommand, AdminView};
 use crate::dns::DomainName;
 use crate::domain::Decided;
-use crate::event::{Event, OperationFinished, OperationRequested, Work};
+use crate::event::{Event, OperationFinished, OperationRequested, UndoRequested, Work};
 use crate::ids::{DomainId, OperationId, Revision, TenantId};
-use crate::reject::Reject;
+use crate::reject::{Fault, Reject};
 
 pub(super) fn request(
     view: &AdminView,
@@ -25,7 +25,30 @@ pub(super) fn request(
         );
         return Err(Reject::Conflict { code: "conflict", detail });
     }
-    let mut decided = plain(view, command, vec![Event::OperationRequested(requested.clone())]);
+    begun(view, command, operation, Event::OperationRequested(requested.clone()))
+}
+
+pub(super) fn request_undo(
+    view: &AdminView,
+    command: &AdminCommand,
+    operation: OperationId,
+    requested: &UndoRequested,
+) -> Result<Decided, Reject> {
+    if requested.until.is_some_and(|until| until <= requested.since) {
+        let detail = "until must be later than since";
+        return Err(Reject::Invalid(vec![Fault::at("/until", "out_of_range", detail)]));
+    }
+    begun(view, command, operation, Event::UndoRequested(requested.clone()))
+}
+
+/// The first event of an operation's own stream.
+fn begun(
+    view: &AdminView,
+    command: &AdminCommand,
+    operation: OperationId,
+    event: Event,
+) -> Result<Decided, Reject> {
+    let mut decided = plain(view, command, vec![event]);
     if let Ok(Decided::Changed(decision)) = &mut decided {
         decision.operation = Some(operation);
         decision.events.iter_mut().for_each(|event| event.operation = Some(operation));

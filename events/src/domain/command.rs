@@ -4,7 +4,8 @@
 use super::cache::CachePatch;
 use super::certificate::NewCertificate;
 use super::hostname::{HostnameBody, excluded_by_proxy, origin_owners};
-use super::rollback::Rollback;
+use super::rollback::{Past, Rollback};
+use super::undo::Undo;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
 use crate::ids::{DomainId, PurgeId, Revision, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,6 +148,8 @@ pub enum DomainCommand {
     },
     /// Give everything that it desires back what it was at an earlier revision.
     Rollback(Box<Rollback>),
+    /// Undo revisions by themselves; what others changed later stays.
+    Undo(Box<Undo>),
     /// Bring a certificate (`PUT` on it).
     PutCertificate(Box<NewCertificate>),
     /// Take the certificate away (`DELETE` on it).
@@ -186,11 +189,20 @@ impl DomainCommand {
             | Self::Purge { .. }
             | Self::PutCertificate(_)
             | Self::DeleteCertificate => Vec::new(),
-            Self::Rollback(rollback) => {
-                let put =
-                    rollback.past.hostnames().filter(|(_, body)| body.is_some()).map(|(owner, _)| owner);
-                rollback.past.rrsets().map(|(owner, ..)| owner).chain(put).collect()
+            Self::Rollback(_) | Self::Undo(_) => {
+                let hostnames = self.past().into_iter().flat_map(Past::hostnames);
+                let put = hostnames.filter(|(_, body)| body.is_some()).map(|(owner, _)| owner);
+                self.past().into_iter().flat_map(Past::rrsets).map(|(owner, ..)| owner).chain(put).collect()
             }
+        }
+    }
+
+    /// What it gives back, if it does.
+    fn past(&self) -> Option<&Past> {
+        match self {
+            Self::Rollback(rollback) => Some(&rollback.past),
+            Self::Undo(undo) => Some(&undo.wanted),
+            _ => None,
         }
     }
 
@@ -198,10 +210,10 @@ impl DomainCommand {
     fn hostnames_put(&self) -> Vec<(&OwnerName, &HostnameBody)> {
         match self {
             Self::PutHostname { owner, body } => vec![(owner, body)],
-            Self::Rollback(rollback) => {
-                rollback.past.hostnames().filter_map(|(owner, body)| Some((owner, body?))).collect()
+            _ => {
+                let all = self.past().into_iter().flat_map(Past::hostnames);
+                all.filter_map(|(owner, body)| Some((owner, body?))).collect()
             }
-            _ => Vec::new(),
         }
     }
 
@@ -239,10 +251,11 @@ impl DomainCommand {
                 needs.own = true;
             }
             Self::PatchCache(_) | Self::Purge { .. } => (needs.cache, needs.own) = (true, true),
-            Self::Rollback(rollback) => {
-                let put = rollback.past.rrsets().filter(|(.., was_there)| *was_there);
+            Self::Rollback(_) | Self::Undo(_) => {
+                let put = self.past().into_iter().flat_map(Past::rrsets).filter(|(.., was_there)| *was_there);
                 put.for_each(|(owner, rrtype, _)| needs.beside(owner, rrtype));
-                needs.at.extend(rollback.past.hostnames().map(|(owner, _)| owner.key()));
+                let names = self.past().into_iter().flat_map(Past::hostnames);
+                needs.at.extend(names.map(|(owner, _)| owner.key()));
                 for (owner, body) in self.hostnames_put() {
                     needs.proxying(owner, body, zone);
                 }
@@ -292,8 +305,7 @@ impl DomainCommand {
             Self::ChangeRrsets(changes) => (None, changes.as_slice()),
             _ => (None, [].as_slice()),
         };
-        let past = if let Self::Rollback(rollback) = self { Some(&rollback.past) } else { None };
-        let past = past.into_iter().flat_map(|past| past.rrsets()).filter(|(.., was_there)| *was_there);
+        let past = self.past().into_iter().flat_map(Past::rrsets).filter(|(.., was_there)| *was_there);
         let gets = |change: &&RrsetChange| matches!(change, RrsetChange::Put(_) | RrsetChange::Add { .. });
         let many = many.iter().filter(gets).map(|change| (change.owner(), change.rrtype()));
         one.into_iter().chain(many).chain(past.map(|(owner, rrtype, _)| (owner, rrtype)))

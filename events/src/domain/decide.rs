@@ -3,7 +3,7 @@
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, certificate, hostname, rollback, rrsets};
+use super::{cache, certificate, hostname, rollback, rrsets, undo};
 use crate::actor::{self, Caller, Resource, Verb};
 use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
@@ -125,6 +125,7 @@ pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>)
         DomainCommand::PatchCache(patch) => cache::patch(view, patch, context),
         DomainCommand::Purge { id } => cache::purge(view, *id, context),
         DomainCommand::Rollback(asked) => rollback::decide(view, asked, context),
+        DomainCommand::Undo(asked) => undo::decide(view, asked, context),
         DomainCommand::PutCertificate(new) => certificate::put(view, new, context),
         DomainCommand::DeleteCertificate => certificate::delete(view, context),
     }
@@ -277,16 +278,22 @@ fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> 
     Ok(Decided::Changed(decided(view, vec![event], status.is_served(), context)))
 }
 
-/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run. That it was a rollback is no
-/// change of its own.
+/// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run. That it was a rollback or an
+/// undo is no change of its own.
 pub fn diff(events: &[NewEvent]) -> Vec<Value> {
-    let changes = events.iter().filter(|new| !matches!(new.event, Event::DomainRolledBack(_)));
+    let is_fact = |event: &Event| matches!(event, Event::DomainRolledBack(_) | Event::DomainUndone(_));
+    let changes = events.iter().filter(|new| !is_fact(&new.event));
     changes.map(|new| difference(&new.event)).collect()
 }
 
 fn difference(event: &Event) -> Value {
-    let row =
-        |path: String, before: Value, after: Value| json!({"path": path, "before": before, "after": after});
+    let (path, before, after) = sides(event);
+    json!({"path": path, "before": before, "after": after})
+}
+
+/// What an event is about, what that was before it and what after it.
+pub fn sides(event: &Event) -> (String, Value, Value) {
+    let row = |path: String, before: Value, after: Value| (path, before, after);
     match event {
         Event::RrsetReplaced(e) => {
             row(format!("/rrsets/{}/{}", e.name, e.rrtype), json!(e.before), json!(e.after))

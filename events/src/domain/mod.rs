@@ -9,11 +9,13 @@ mod cuts;
 mod decide;
 pub mod destination;
 mod hostname;
+mod merge;
 mod origin;
 mod retention;
 mod rollback;
 mod rrsets;
 mod state;
+mod undo;
 
 pub use cache::{CachePatch, CachePolicy, PurgeRequested, PurgeScope, UNSUPPORTED_FIELDS};
 pub use certificate::{
@@ -24,7 +26,7 @@ pub use command::{
     CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange, SiteNeeds,
 };
 pub use create::{create, tag_faults};
-pub use decide::{Context, Decided, Decision, Limits, decide, diff, entity_tag};
+pub use decide::{Context, Decided, Decision, Limits, decide, diff, entity_tag, sides};
 pub use hostname::{
     Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
     HostnameWithdrawn,
@@ -37,6 +39,7 @@ pub use rollback::{
 pub use state::{
     DomainState, DomainView, NameView, RrsetId, SiteState, StoredHostname, StoredRrset, name_key, soa_serial,
 };
+pub use undo::{DomainUndone, Undo, UndoConflict, Undoing};
 
 /// Labels of one resource, at most.
 pub const LABELS_MAX_COUNT: usize = 32;

@@ -15,12 +15,13 @@ use std::time::Duration;
 
 /// Events of domains that leave everything as it is that a rollback restores: at most the serial, whether it is served at
 /// all, or what no rollback brings back is another. Whatever is not named here changes it.
-pub const NEUTRAL_TYPES: [&str; 9] = [
+pub const NEUTRAL_TYPES: [&str; 10] = [
     "domain.created",
     "domain.updated",
     "domain.deleted",
     "domain.restored",
     "domain.rolled_back",
+    "domain.undone",
     "purge.requested",
     "hostname.withdrawn",
     "certificate.replaced",

@@ -62,10 +62,10 @@ pub struct Past {
     pub through: Revision,
     /// Whether it may be gone back to.
     pub standing: Standing,
-    rrsets: BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>)>,
-    hostnames: BTreeMap<OwnerKey, (OwnerName, Option<HostnameBody>)>,
-    cache: Option<CachePolicy>,
-    settings: Option<DomainSettings>,
+    pub(super) rrsets: BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>)>,
+    pub(super) hostnames: BTreeMap<OwnerKey, (OwnerName, Option<HostnameBody>)>,
+    pub(super) cache: Option<CachePolicy>,
+    pub(super) settings: Option<DomainSettings>,
     status: Option<DomainStatus>,
     epoch: Option<u64>,
     certificate: bool,
@@ -117,8 +117,8 @@ impl Past {
             Event::CertificateReplaced(_) | Event::CertificateDeleted(_) => self.certificate = true,
             // It ends what a deletion began; what the name was, the deletion says.
             Event::HostnameWithdrawn(_) => {}
-            // The first of a stream, and the fact that stands beside what an earlier rollback changed.
-            Event::DomainCreated(_) | Event::DomainRolledBack(_) => {}
+            // The first of a stream, and the facts that stand beside what an earlier rollback or undo changed.
+            Event::DomainCreated(_) | Event::DomainRolledBack(_) | Event::DomainUndone(_) => {}
             // These stand in the streams of others.
             Event::TenantCreated(_)
             | Event::MemberAdded(_)
@@ -142,6 +142,8 @@ impl Past {
             | Event::DeploymentsPaused(_)
             | Event::DeploymentsResumed(_)
             | Event::OperationRequested(_)
+            | Event::UndoRequested(_)
+            | Event::AuditExported(_)
             | Event::OperationFinished(_)
             | Event::PlatformInitialized(_)
             | Event::DnsIdentityChanged(_)
@@ -217,11 +219,24 @@ pub(super) fn decide(view: &DomainView, asked: &Rollback, context: &Context<'_>)
             detail: format!("{} keeps changing while it is rolled back: repeat the request", domain.name),
         });
     };
+    let fact = |edges| Event::DomainRolledBack(DomainRolledBack { to, edges });
+    restore(view, past, &asked.destinations, fact, context)
+}
+
+/// Makes everything that a past names what it was then, with the fact that says why, as one revision.
+pub(super) fn restore(
+    view: &DomainView,
+    past: &Past,
+    destinations: &Destinations,
+    fact: impl FnOnce(bool) -> Event,
+    context: &Context<'_>,
+) -> Result<Decided, Reject> {
+    let domain = &view.state;
     let count = past.differs(view);
     if count > ROLLBACK_MAX_CHANGES {
         let detail = format!(
-            "{count} RRsets and hostnames differ from revision {to}, and one rollback changes at most \
-             {ROLLBACK_MAX_CHANGES}: roll back to a later revision first"
+            "{count} RRsets and hostnames would change, and one revision changes at most {ROLLBACK_MAX_CHANGES} of them \
+             in this way: take a later revision, or put back what matters by itself"
         );
         return Err(Reject::Invalid(vec![Fault::at("/revision", "too_many_changes", detail)]));
     }
@@ -229,7 +244,7 @@ pub(super) fn decide(view: &DomainView, asked: &Rollback, context: &Context<'_>)
     let touched = touched(view, past, context, &mut faults);
     let end = end_state(view, past, &touched);
     rrsets::rules(&end, &touched, rrsets::Origin::Rollback, &mut faults);
-    let hostnames = hostnames(view, &end, past, asked, &mut faults)?;
+    let hostnames = hostnames(view, &end, past, destinations, &mut faults)?;
     let settings = settings(view, past, &mut faults);
     let settled = rrsets::settle(view, touched, rrsets::Origin::Rollback, faults, context)?;
     let mut events = settled.events;
@@ -248,9 +263,9 @@ pub(super) fn decide(view: &DomainView, asked: &Rollback, context: &Context<'_>)
     );
     events.extend(settings.map(Event::DomainUpdated));
     if events.is_empty() {
-        return unchanged;
+        return Ok(Decided::Unchanged { revision: domain.revision });
     }
-    events.insert(0, Event::DomainRolledBack(DomainRolledBack { to, edges }));
+    events.insert(0, fact(edges));
     let mut decision = decided(view, events, domain.status.is_served(), context);
     decision.guards = settled.guards;
     decision.warnings = settled.warnings;
@@ -332,7 +347,7 @@ fn hostnames(
     view: &DomainView,
     end: &DomainView,
     past: &Past,
-    asked: &Rollback,
+    destinations: &Destinations,
     faults: &mut Vec<Fault>,
 ) -> Result<Vec<Event>, Reject> {
     let mut events = Vec::new();
@@ -343,7 +358,7 @@ fn hostnames(
         }
         match (before, after) {
             (before, Some(after)) => {
-                let found = hostname::faults_now(end, name, after, &asked.destinations)?;
+                let found = hostname::faults_now(end, name, after, destinations)?;
                 faults.extend(found.into_iter().map(|found| {
                     fault(found.code, format!("hostname {name}{}: {}", found.pointer, found.detail))
                 }));
@@ -374,8 +389,11 @@ fn settings(view: &DomainView, past: &Past, faults: &mut Vec<Fault>) -> Option<C
     (before != after).then_some(Change { before, after })
 }
 
-/// What a rollback leaves as it is, of what was otherwise then.
+/// What a rollback or an undo leaves as it is, of what was otherwise then.
 pub fn not_restored(view: &DomainView) -> Vec<NotRestored> {
+    if let Some(undoing) = &view.undoing {
+        return undoing.left();
+    }
     let Some(past) = &view.past else { return Vec::new() };
     let (domain, to) = (&view.state, past.to);
     let mut found = Vec::new();

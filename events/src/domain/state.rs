@@ -5,6 +5,7 @@ use super::cache::CachePolicy;
 use super::certificate::StoredCertificate;
 use super::hostname::HostnameBody;
 use super::rollback::Past;
+use super::undo::Undoing;
 use crate::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType};
 use crate::event::{DomainCreated, DomainStatus, Event, Labels};
 use crate::ids::{DomainId, Revision, TenantId};
@@ -142,6 +143,8 @@ pub struct DomainView {
     pub site: SiteState,
     /// What a rollback goes back to, read as far as the domain has come. Read for a rollback alone.
     pub past: Option<Arc<Past>>,
+    /// What an undo undoes, read as far as the domain has come. Read for an undo alone.
+    pub undoing: Option<Arc<Undoing>>,
     /// Names that are proxied no longer and that edges still serve, with the revisions that deleted them.
     pub leaving: BTreeMap<OwnerKey, Revision>,
     /// Names that the platform answers for, where the domain is its own zone.
@@ -160,6 +163,7 @@ impl DomainView {
             hostnames: BTreeMap::new(),
             site: SiteState::default(),
             past: None,
+            undoing: None,
             leaving: BTreeMap::new(),
             platform_names: BTreeSet::new(),
         }

@@ -140,6 +140,10 @@ pub fn told(decided: &Result<Decided, Reject>) -> String {
             let nearest: Vec<String> = nearest.iter().map(ToString::to_string).collect();
             format!("{code}, near {}", nearest.join(", "))
         }
+        Err(Reject::UndoConflict { conflicts }) => {
+            let named: Vec<&str> = conflicts.iter().map(|fault| fault.pointer.as_str()).collect();
+            format!("undo conflict: {}", named.join(", "))
+        }
     }
 }
 
@@ -158,6 +162,10 @@ fn event(event: &Event) -> String {
         Event::HostnameDeleted(gone) => format!("-host {}", gone.name),
         Event::DomainRolledBack(back) => {
             format!("back to {}{}", back.to, if back.edges { " (edges)" } else { "" })
+        }
+        Event::DomainUndone(undone) => {
+            let revisions: Vec<String> = undone.revisions.iter().map(ToString::to_string).collect();
+            format!("undone {}{}", revisions.join(" "), if undone.edges { " (edges)" } else { "" })
         }
         Event::PurgeRequested(purge) => format!("purge {}->{}", purge.before, purge.after),
         other => other.type_name().to_owned(),

@@ -10,8 +10,8 @@ use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
     Backup, CachePolicy, CertificateBody, CertificateDeleted, CertificateReplaced, CertificateSource,
-    DomainRolledBack, Health, HostnameBody, HostnameDeleted, HostnameReplaced, HostnameWithdrawn, Origin,
-    PurgeRequested, PurgeScope, Scheme,
+    DomainRolledBack, DomainUndone, Health, HostnameBody, HostnameDeleted, HostnameReplaced,
+    HostnameWithdrawn, Origin, PurgeRequested, PurgeScope, Scheme,
 };
 use headwater_events::edge::*;
 use headwater_events::event::*;
@@ -110,7 +110,23 @@ fn domain_samples() -> Vec<Event> {
             before: body(&["\"v=spf1 -all\"", "\"\\195\\188\""], None),
             allowed: vec!["mass_delete".into()],
         }),
+        Event::AuditExported(AuditExported {
+            what: "trail".into(),
+            format: "text/csv".into(),
+            filters: [("domain".to_owned(), "example.com".to_owned())].into(),
+        }),
+        Event::UndoRequested(UndoRequested {
+            token: TokenId::from_uuid(id(3)),
+            since: AT,
+            until: None,
+            allowed: vec!["many_domains".into()],
+        }),
         Event::DomainRolledBack(DomainRolledBack { to: Revision::new(3), edges: true }),
+        Event::DomainUndone(DomainUndone {
+            revisions: vec![Revision::new(3), Revision::new(5)],
+            edges: true,
+            kept: vec!["/rrsets/www/A".into()],
+        }),
     ]
 }
 

@@ -5,7 +5,7 @@ use super::edges;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
-use headwater_events::event::{DeploymentFact, Event, PauseScope};
+use headwater_events::event::{DeploymentFact, Event, PauseScope, UNDO_KIND};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId};
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
@@ -137,7 +137,8 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
 /// The operation that an event begins, if it does. The first event of a mutation decides its kind.
 pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
     let requested = if let Event::OperationRequested(requested) = e.event { Some(requested) } else { None };
-    let begins = matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster) || requested.is_some();
+    let is_asked = requested.is_some() || matches!(e.event, Event::UndoRequested(_));
+    let begins = matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster) || is_asked;
     let id = e.operation.filter(|_| begins)?;
     let asked = requested.and_then(|requested| requested.domain.as_ref()).map(ToString::to_string);
     Some(OperationRow {
@@ -153,8 +154,14 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
 }
 
 /// Kinds of operations that are carried out on edges as well as on DNS clusters.
-pub const EDGE_KINDS: [&str; 5] =
-    ["domain.hostname", "domain.cache", "domain.purge", "domain.rollback_edges", "domain.certificate"];
+pub const EDGE_KINDS: [&str; 6] = [
+    "domain.hostname",
+    "domain.cache",
+    "domain.purge",
+    "domain.rollback_edges",
+    "domain.undo_edges",
+    "domain.certificate",
+];
 
 fn operation_kind(event: &Event) -> &'static str {
     match event {
@@ -164,12 +171,15 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::DomainUpdated(_) => "domain.update",
         Event::ClusterEnabled(_) => "dns_cluster.enable",
         Event::OperationRequested(requested) => requested.kind.name(),
+        Event::UndoRequested(_) => UNDO_KIND,
         Event::HostnameReplaced(_) | Event::HostnameDeleted(_) => "domain.hostname",
         Event::CacheChanged(_) => "domain.cache",
         Event::PurgeRequested(_) => "domain.purge",
         // One that leaves the edges alone waits for no cell.
         Event::DomainRolledBack(back) if back.edges => "domain.rollback_edges",
         Event::DomainRolledBack(_) => "domain.rollback",
+        Event::DomainUndone(undone) if undone.edges => "domain.undo_edges",
+        Event::DomainUndone(_) => "domain.undo",
         Event::CertificateReplaced(_) | Event::CertificateDeleted(_) => "domain.certificate",
         _ => "domain.rrsets",
     }

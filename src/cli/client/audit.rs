@@ -1,21 +1,30 @@
 //! `headwater audit`: who did what, and whether the log is as it was written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::error::ClientError;
 use super::events::event_line;
 use super::http::Call;
 use super::list::{self, ListArgs};
-use super::output::{Progress, data};
+use super::output::{Column, Progress, data};
 use super::{Console, Global, zone};
 use crate::config::Config;
+use crate::history::heads;
 use crate::store::{self, pool};
 
 /// Connections of a verification: it reads, one page after the other.
 const VERIFY_CONNECTIONS: u32 = 2;
+
+const HEADS_COLUMNS: &[Column] = &[
+    ("DAY", "/day"),
+    ("POSITION", "/position"),
+    ("STREAMS", "/streams"),
+    ("ROOT", "/root"),
+    ("KEY", "/key"),
+];
 
 /// What can be done with the audit.
 #[derive(Subcommand)]
@@ -35,7 +44,8 @@ pub enum AuditCommand {
     /// Writes all of it, as CSV or as one JSON object a line
     #[command(after_help = "Examples:
   headwater audit export --format csv --output audit.csv
-  headwater audit export --domain example.com --format ndjson | jq .")]
+  headwater audit export --domain example.com --format ndjson | jq .
+  headwater audit export --heads heads-2026-01-31.ndjson")]
     Export {
         /// Which ones.
         #[command(flatten)]
@@ -46,14 +56,31 @@ pub enum AuditCommand {
         /// Into this file, which is replaced only by a whole one
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// In place of the trail, where every stream of the log ends, signed, into this file (administrators)
+        #[arg(long, value_name = "FILE", conflicts_with = "output")]
+        heads: Option<PathBuf>,
+    },
+    /// Lists the signatures over where every stream of the log ended, one a day (administrators)
+    #[command(after_help = "Examples:
+  headwater audit heads")]
+    Heads {
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
     },
     /// Checks the hash chains of the log in the control database: exit 3 when something was altered
     #[command(after_help = "Examples:
   headwater audit verify
   headwater --config /etc/headwater/headwater.toml audit verify --json
+  headwater audit verify --heads heads-2026-01-31.ndjson
 
-It reads the control database itself, so that it does not have to believe a running server.")]
-    Verify,
+With --heads it compares the log with a file that `audit export --heads` wrote earlier and that was kept elsewhere: what
+was cut off or written anew since is named, stream by stream. It reads the control database itself, so that it does not have to believe a running server.")]
+    Verify {
+        /// Compares the log with this file
+        #[arg(long, value_name = "FILE")]
+        heads: Option<PathBuf>,
+    },
 }
 
 /// Which part of the history.
@@ -120,14 +147,22 @@ pub async fn run(console: &Console, command: AuditCommand) -> Result<()> {
                 |rows: &[serde_json::Value]| rows.iter().map(event_line).collect::<Vec<_>>().join("\n");
             list::show_with(console, filter.call()?, &list.of_history(), lines).await
         }
-        AuditCommand::Export { filter, format, output } => {
+        AuditCommand::Export { heads: Some(file), .. } => {
+            let call = Call::get(&["audit", "heads"])?.accept("application/x-ndjson");
+            zone::save(console.api.open(&call).await?, Some(&file)).await
+        }
+        AuditCommand::Heads { list } => {
+            list::show(console, Call::get(&["audit", "heads"])?, HEADS_COLUMNS, &list.of_history()).await
+        }
+        AuditCommand::Export { filter, format, output, .. } => {
             let accept = match format {
                 Format::Csv => "text/csv",
                 Format::Ndjson => "application/x-ndjson",
             };
             zone::save(console.api.open(&filter.call()?.accept(accept)).await?, output.as_deref()).await
         }
-        AuditCommand::Verify => verify(&console.global).await,
+        AuditCommand::Verify { heads: None } => verify(&console.global).await,
+        AuditCommand::Verify { heads: Some(file) } => verify_heads(&console.global, &file).await,
     }
 }
 
@@ -160,6 +195,38 @@ pub async fn verify(global: &Global) -> Result<()> {
         count => Err(ClientError::refused(format!(
             "the log is not as it was written: {count} faults\n  next: stop writing, keep a copy of this database, \
              and compare it with a backup"
+        ))),
+    }
+}
+
+/// Compares the log in the control database with a file of heads.
+pub async fn verify_heads(global: &Global, file: &Path) -> Result<()> {
+    let config = Config::load(global.config.as_deref())?;
+    let pool = pool::connect(&config.database.read_url()?, VERIFY_CONNECTIONS).await?;
+    pool::check_level(&pool).await?;
+    let open = std::fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let compared = heads::compare(&pool, std::io::BufReader::new(open)).await?;
+    if global.json {
+        data(serde_json::to_string(&compared)?)?;
+    } else {
+        for one in &compared.differences {
+            let stream = one.stream.map(|stream| format!(" {stream}")).unwrap_or_default();
+            data(format_args!("{}{stream}: {}", one.kind, one.what))?;
+        }
+    }
+    match compared.differences.len() {
+        0 if global.json => Ok(()),
+        0 => Ok(data(format_args!(
+            "the log holds what {} says: {} streams up to position {}, signed by {}",
+            file.display(),
+            compared.streams,
+            compared.position,
+            compared.key
+        ))?),
+        count => Err(ClientError::refused(format!(
+            "the log is not what {} says: {count} differences\n  next: stop writing, keep a copy of this database, and \
+             compare it with a backup",
+            file.display()
         ))),
     }
 }

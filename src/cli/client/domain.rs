@@ -12,6 +12,7 @@ use super::http::Call;
 use super::list::{self, ListArgs};
 use super::mutate::{Change, Making, Say, carry_out};
 use super::output::Column;
+use super::undo::Moment;
 use super::{Console, labels, read_input, show_one, show_parts};
 
 const COLUMNS: &[Column] = &[
@@ -44,6 +45,7 @@ const REVISION_COLUMNS: &[Column] = &[
     ("VALIDATED", "/validated"),
     ("NOTE", "/note"),
 ];
+const DIFF_COLUMNS: &[Column] = &[("PATH", "/path"), ("BEFORE", "/before"), ("AFTER", "/after")];
 
 /// What can be done with domains.
 #[derive(Subcommand)]
@@ -64,6 +66,9 @@ pub enum DomainCommand {
     Show {
         /// The domain
         domain: String,
+        /// As of when.
+        #[command(flatten)]
+        moment: Moment,
     },
     /// Changes labels, external id or serial of a domain
     #[command(after_help = "Examples:
@@ -93,6 +98,28 @@ pub enum DomainCommand {
 
 `headwater domain revisions` shows which revisions can be gone back to: those that are retained and validated.")]
     Rollback(RollbackArgs),
+    /// Undoes one revision of a domain by itself; what others changed later is kept
+    #[command(after_help = "Examples:
+  headwater domain undo example.com 7 --dry-run
+  headwater domain undo example.com 7 --note 'not ours' --wait
+
+Where others changed the same thing later, nothing is undone, and each such thing is named: exit 3.")]
+    Undo(UndoArgs),
+    /// Shows what differs between two revisions of a domain
+    #[command(after_help = "Examples:
+  headwater domain diff example.com 7
+  headwater domain diff example.com 7 9 --json | jq -r '.items[].path'")]
+    Diff {
+        /// The domain
+        domain: String,
+        /// The revision to start from
+        from: u64,
+        /// The revision to compare it with [default: the newest]
+        to: Option<u64>,
+        /// How much of it.
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Lists the revisions of a domain, or shows one
     #[command(after_help = "Examples:
   headwater domain revisions example.com
@@ -114,6 +141,17 @@ pub struct RollbackArgs {
     /// The domain
     domain: String,
     /// The revision whose state it gets again; it must be retained and validated
+    revision: u64,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// What is undone.
+#[derive(Args)]
+pub struct UndoArgs {
+    /// The domain
+    domain: String,
+    /// The revision that is undone: it alone
     revision: u64,
     #[command(flatten)]
     change: Change,
@@ -207,7 +245,9 @@ pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
                 .maybe("q", args.q);
             list::show(console, call, COLUMNS, &args.list).await
         }
-        DomainCommand::Show { domain } => show_one(console, Call::get(&["domains", &domain])?).await,
+        DomainCommand::Show { domain, moment } => {
+            show_one(console, moment.apply(Call::get(&["domains", &domain])?)).await
+        }
         DomainCommand::Patch(args) => patch(console, args).await,
         DomainCommand::Delete(Named { domain, change }) => {
             let call = Call::new(Method::DELETE, &["domains", &domain])?;
@@ -220,6 +260,14 @@ pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
         DomainCommand::Rollback(RollbackArgs { domain, revision, change }) => {
             let call = Call::post(&["domains", &domain, "rollback"])?.json(&json!({"revision": revision}));
             carry_out(console, call, &change, Say::Outcome(&domain)).await
+        }
+        DomainCommand::Undo(UndoArgs { domain, revision, change }) => {
+            let call = Call::post(&["domains", &domain, "undo"])?.json(&json!({"revision": revision}));
+            carry_out(console, call, &change, Say::Outcome(&domain)).await
+        }
+        DomainCommand::Diff { domain, from, to, list } => {
+            let call = Call::get(&["domains", &domain, "diff"])?.query("from", from).maybe("to", to);
+            list::show(console, call, DIFF_COLUMNS, &list).await
         }
         DomainCommand::Status { domain } => {
             let parts = [("deployments", DEPLOYMENT_COLUMNS)];

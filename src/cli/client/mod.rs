@@ -24,6 +24,7 @@ pub mod site;
 pub mod status;
 pub mod tls;
 pub mod token;
+pub mod undo;
 pub mod wait;
 pub mod zone;
 
@@ -104,6 +105,9 @@ pub enum ClientCommand {
     /// A domain as a zone file
     #[command(subcommand)]
     Zone(zone::ZoneCommand),
+    /// Undoes everything that one token did, in all domains that you may write
+    #[command(after_help = undo::EXAMPLES)]
+    Undo(undo::UndoArgs),
     /// Operations: the receipts of accepted work
     #[command(subcommand)]
     Op(op::OpCommand),
@@ -203,7 +207,12 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::EventsReference => {
             return Ok(output::raw(event_reference::markdown()?.as_bytes())?);
         }
-        ClientCommand::Audit(audit::AuditCommand::Verify) => return audit::verify(global).await,
+        ClientCommand::Audit(audit::AuditCommand::Verify { heads: None }) => {
+            return audit::verify(global).await;
+        }
+        ClientCommand::Audit(audit::AuditCommand::Verify { heads: Some(ref file) }) => {
+            return audit::verify_heads(global, file).await;
+        }
         _ => {}
     }
     let console = Console::new(global)?;
@@ -215,6 +224,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Purge(args) => site::run_purge(&console, args).await,
         ClientCommand::Tls(command) => tls::run(&console, command).await,
         ClientCommand::Zone(command) => zone::run(&console, command).await,
+        ClientCommand::Undo(args) => undo::run(&console, args).await,
         ClientCommand::Op(command) => op::run(&console, command).await,
         ClientCommand::Events(command) => events::run(&console, command).await,
         ClientCommand::Audit(command) => audit::run(&console, command).await,

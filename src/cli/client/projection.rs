@@ -169,15 +169,20 @@ async fn verify(console: &Console, names: &[String], body: &Value, mends: bool, 
 }
 
 /// What an operation came to.
-struct Found {
-    differences: u64,
+pub(super) struct Found {
+    pub(super) differences: u64,
     /// Those of them that a rebuild does not write over.
     ahead: u64,
-    result: Value,
+    pub(super) result: Value,
 }
 
 /// Submits, watches to the end, prints what was found; none when nobody waits.
-async fn follow(console: &Console, call: &Call, name: &str, no_wait: bool) -> Result<Option<Found>> {
+pub(super) async fn follow(
+    console: &Console,
+    call: &Call,
+    name: &str,
+    no_wait: bool,
+) -> Result<Option<Found>> {
     let answer = console.api.send(call).await?;
     let body = answer.json()?;
     let id = operation_id(&body).context("the API answered without an operation: check the URL")?;

@@ -12,6 +12,7 @@ use super::http::Call;
 use super::list::{self, ListArgs};
 use super::mutate::{Change, Say, carry_out};
 use super::output::Column;
+use super::undo::Moment;
 use super::{Console, read_input, show_one};
 
 /// The TTL of a new RRset when none is given.
@@ -33,8 +34,9 @@ pub enum RrsetCommand {
     /// Shows the records of one name and type
     #[command(after_help = "Examples:
   headwater rrset get example.com www A
-  headwater rrset get example.com @ MX --json")]
-    Get(Key),
+  headwater rrset get example.com @ MX --json
+  headwater rrset get example.com www A --at 2026-01-31T12:00:00Z")]
+    Get(GetArgs),
     /// Lists all records of a domain
     #[command(after_help = "Examples:
   headwater rrset list example.com
@@ -42,6 +44,9 @@ pub enum RrsetCommand {
     List {
         /// The domain
         domain: String,
+        /// As of when.
+        #[command(flatten)]
+        moment: Moment,
         /// How much of it.
         #[command(flatten)]
         list: ListArgs,
@@ -107,6 +112,15 @@ impl Key {
     }
 }
 
+/// Records to show.
+#[derive(Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
+    moment: Moment,
+}
+
 /// Records to set.
 #[derive(Args)]
 pub struct SetArgs {
@@ -167,9 +181,12 @@ pub struct RemoveArgs {
 /// Runs it.
 pub async fn run(console: &Console, command: RrsetCommand) -> Result<()> {
     match command {
-        RrsetCommand::Get(key) => show_one(console, key.call(Method::GET)?).await,
-        RrsetCommand::List { domain, list } => {
-            list::show(console, Call::get(&["domains", &domain, "rrsets"])?, COLUMNS, &list).await
+        RrsetCommand::Get(GetArgs { key, moment }) => {
+            show_one(console, moment.apply(key.call(Method::GET)?)).await
+        }
+        RrsetCommand::List { domain, moment, list } => {
+            let call = moment.apply(Call::get(&["domains", &domain, "rrsets"])?);
+            list::show(console, call, COLUMNS, &list).await
         }
         RrsetCommand::Set(args) => {
             let mut body = json!({"ttl": args.ttl, "records": args.records});

@@ -8,7 +8,11 @@ use clap::Subcommand;
 
 use super::Console;
 use super::http::{Call, JSON, Stream};
-use super::output::{raw, talk};
+use super::output::{Progress, raw, talk};
+use super::undo::Moment;
+
+/// Octets after which it is told again how much was written.
+const TOLD_EVERY_BYTES: usize = 16 * 1024 * 1024;
 
 /// What can be done with zones.
 #[derive(Subcommand)]
@@ -16,21 +20,25 @@ pub enum ZoneCommand {
     /// Writes a domain as a zone file, or as JSON with --json
     #[command(after_help = "Examples:
   headwater zone export example.com
-  headwater zone export example.com --output example.com.zone")]
+  headwater zone export example.com --output example.com.zone
+  headwater zone export example.com --at 2026-01-31T12:00:00Z")]
     Export {
         /// The domain
         domain: String,
         /// Into this file, which is replaced only by a whole one
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// As of when.
+        #[command(flatten)]
+        moment: Moment,
     },
 }
 
 /// Runs it.
 pub async fn run(console: &Console, command: ZoneCommand) -> Result<()> {
-    let ZoneCommand::Export { domain, output } = command;
+    let ZoneCommand::Export { domain, output, moment } = command;
     let accept = if console.json { JSON } else { "text/dns" };
-    let call = Call::get(&["domains", &domain, "zone"])?.accept(accept);
+    let call = moment.apply(Call::get(&["domains", &domain, "zone"])?).accept(accept);
     save(console.api.open(&call).await?, output.as_deref()).await
 }
 
@@ -66,11 +74,17 @@ pub(super) async fn save(mut stream: Stream, output: Option<&Path>) -> Result<()
 
 async fn copy(stream: &mut Stream, part: &Path) -> Result<usize> {
     let mut out = std::io::BufWriter::new(std::fs::File::create(part)?);
-    let mut bytes = 0;
+    let (mut bytes, mut told) = (0, 0);
+    let mut progress = Progress::new("writing");
     while let Some(chunk) = stream.chunk().await? {
         out.write_all(&chunk)?;
         bytes += chunk.len();
+        if bytes - told >= TOLD_EVERY_BYTES {
+            told = bytes;
+            progress.say(&format!("{} MiB written", bytes / (1024 * 1024)));
+        }
     }
+    drop(progress);
     out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
     Ok(bytes)
 }

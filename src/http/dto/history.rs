@@ -81,6 +81,30 @@ pub struct AuditEvent {
     event: Event,
     /// Who did it, with its name as it is known now.
     actor: NamedActor,
+    /// What it changed of what a domain desires: path, before, after; at most one thing.
+    #[schema(value_type = Vec<Object>)]
+    diff: Vec<Value>,
+}
+
+/// Where every stream of the log ended on a day, signed by the platform's key.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SignedHeads {
+    /// The day (UTC).
+    day: String,
+    /// Which log.
+    log: Uuid,
+    /// Up to which position.
+    position: i64,
+    /// When it was signed.
+    at: String,
+    /// How many streams there were.
+    streams: i64,
+    /// BLAKE3 over the lines of the export, in hex.
+    root: String,
+    /// The Ed25519 key, in hex.
+    key: String,
+    /// The id of the key and the signature, in hex.
+    signature: String,
 }
 
 /// Who did something, with its name.
@@ -142,13 +166,21 @@ pub struct Operation {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OperationRequest {
     /// `projection.rebuild` or `projection.verify`.
-    kind: String,
+    kind: Option<String>,
     /// `desired`, `powerdns`, `edge`, `operations` or `audit`.
-    projection: String,
+    projection: Option<String>,
     /// Of this domain alone.
     domain: Option<String>,
     /// Whether what differs is mended.
-    mend: bool,
+    mend: Option<bool>,
+    /// Of an undo: whose changes.
+    token: Option<Uuid>,
+    /// From this time on.
+    since: Option<String>,
+    /// Before this time.
+    until: Option<String>,
+    /// Guards that were allowed to be crossed.
+    allowed: Option<Vec<String>>,
 }
 
 /// What a rebuild or a verification came to.
@@ -163,7 +195,8 @@ pub struct OperationSum {
 /// A row that was not what the log says.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundDifference {
-    /// `missing`, `extra`, `changed`, or `ahead`: the target holds what this log does not know.
+    /// `missing`, `extra`, `changed`, `ahead`: the target holds what this log does not know; or `kept`: it was to be
+    /// undone and stays, for the reason in `expected`.
     kind: String,
     /// The table.
     table: String,

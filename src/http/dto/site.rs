@@ -323,6 +323,8 @@ pub struct CacheBody {
     epoch: i64,
     /// The revision that last changed it; read only.
     changed: i64,
+    /// Who changed it then, when and why; read only.
+    changed_by: ChangedBody,
 }
 
 impl From<ShownCache> for CacheBody {
@@ -345,7 +347,8 @@ impl From<ShownCache> for CacheBody {
             stale_if_error_seconds,
             stale_while_revalidate_seconds,
             epoch: shown.epoch,
-            changed: shown.changed.get(),
+            changed: shown.changed.revision.get(),
+            changed_by: shown.changed.into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The client commands as they are used: the real program, its exit codes, what is on stdout and what on stderr.
 
 mod edges;
+mod history;
 mod says;
 mod script;
 pub mod walk;

@@ -19,7 +19,7 @@ pub struct Platform {
     pub api: String,
     serve: Child,
     _ports: [PortLease; 3],
-    _db: TestDb,
+    db: TestDb,
 }
 
 impl Platform {
@@ -58,7 +58,12 @@ impl Platform {
             answer.as_ref().is_ok_and(|answer| answer.status().is_success())
         })
         .await;
-        Self { config, dir, edge_control, api: format!("http://{listen}"), serve, _ports: ports, _db: db }
+        Self { config, dir, edge_control, api: format!("http://{listen}"), serve, _ports: ports, db }
+    }
+
+    /// Where its log is.
+    pub fn database_url(&self) -> &str {
+        self.db.url().expose()
     }
 
     /// `kill -9` of the control plane.

@@ -85,7 +85,7 @@ impl Lived {
         };
         let domain = get("").await;
         let mut cache = get("/cache").await;
-        for key in ["changed", "epoch"] {
+        for key in ["changed", "changed_by", "epoch"] {
             cache.as_object_mut().unwrap().remove(key);
         }
         json!({
