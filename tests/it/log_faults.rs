@@ -214,6 +214,7 @@ async fn two_at_the_tail_get_two_positions_and_one_revision() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_drains_at_once_leave_the_last_edge() {
     let log = Log::new().await;
+    log.admin(AdminCommand::SetDnsIdentity(crate::deploy::lab::identity())).await;
     let edges = [EdgeId::from_uuid(Uuid::now_v7()), EdgeId::from_uuid(Uuid::now_v7())];
     for (n, edge) in edges.into_iter().enumerate() {
         let created = EdgeCreated {
@@ -260,16 +261,17 @@ async fn a_head_that_is_read_in_the_statement_of_the_lock_is_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn positions_from_a_sequence_are_found() {
-    // What a loaded disk does: a while passes between the insert and the commit. It changes nothing for the lock.
-    let slow = |text: &str| {
+    // What a loaded disk does: a while passes between the insert and the commit. It changes nothing for the lock; without
+    // it the while is long enough for the other replica to commit in between, however slow the machine is otherwise.
+    let slow = |text: &str, seconds: f32| {
         let commit = "    commit;\n    perform pg_advisory_unlock_all();\nend $$;";
-        text.replace(commit, &format!("    perform pg_sleep(random() * 0.01);\n{commit}"))
+        text.replace(commit, &format!("    perform pg_sleep(random() * {seconds});\n{commit}"))
     };
-    order(&Log::with_fault(slow).await, 20_000).await.unwrap();
+    order(&Log::with_fault(|text| slow(text, 0.01)).await, 20_000).await.unwrap();
     must_be_red("nextval without the lock", |text| {
         let sequence =
             "create sequence planted; select setval('planted', (select max(position) from events));\n";
-        let text = slow(text).replace("select _head + e.n, e.id", "select nextval('planted'), e.id");
+        let text = slow(text, 0.2).replace("select _head + e.n, e.id", "select nextval('planted'), e.id");
         format!("{sequence}{}", text.replace("    perform pg_advisory_xact_lock(7001);\n", ""))
     })
     .await;

@@ -105,9 +105,15 @@ async fn what_stands_beside_and_above_a_hostname_is_judged_both_ways() {
     assert_eq!(refused["errors"][0]["code"], "hostname_conflict");
     let (path, address) = rrset("deep.sub", "A", "192.0.2.1");
     api.call(Method::PUT, &path, address.clone()).await.expect_problem(422, "hostname_conflict");
-    let (text, note) = rrset("deep.sub", "TXT", "\"fine\"");
-    api.call(Method::PUT, &text, note).await.expect(202);
+    // A CNAME answers for it: nothing at all can stand beside that. Beside a proxied apex it can.
+    let (text, note) = rrset("deep.sub", "TXT", "\"hidden\"");
+    api.call(Method::PUT, &text, note.clone()).await.expect_problem(422, "hostname_conflict");
+    api.call(Method::PUT, &host("@"), body()).await.expect(202);
+    let (apex, fine) = rrset("@", "TXT", "\"fine\"");
+    api.call(Method::PUT, &apex, fine).await.expect(202);
     api.call(Method::DELETE, &host("deep.sub"), Value::Null).await.expect(202);
+    api.call(Method::PUT, &text, note).await.expect(202);
+    api.call(Method::PUT, &host("deep.sub"), body()).await.expect_problem(409, "rrset_conflict");
     api.call(Method::PUT, &path, address).await.expect(202);
 
     // Two at once: only one of them can be.
