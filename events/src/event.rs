@@ -2,6 +2,7 @@
 //! changed shape is a new schema number with an upcaster (`codec.rs`) and a
 //! golden file. No event holds a secret, a mail address or a client's address.
 
+use crate::actor::Role;
 use crate::dns::{DomainName, OwnerName, RrSetBody, RrType};
 use crate::domain::{
     CachePolicy, CertificateDeleted, CertificateReplaced, DomainRolledBack, HostnameDeleted,
@@ -15,6 +16,7 @@ use crate::ids::{StreamKind, TenantId, TokenId, UserId};
 pub use crate::operation::{
     CellRef, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
 };
+use crate::scope::Scope;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -168,14 +170,27 @@ pub struct TenantCreated {
     pub external_id: Option<String>,
 }
 
-/// A user became a member of a tenant. Stands in the tenant's stream.
+/// A user became a member of a tenant, or of a single domain. Stands in the tenant's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAdded {
     /// Who.
     pub user: UserId,
+    /// What it may do there.
+    pub role: Role,
 }
 
-/// A user is no longer a member of a tenant. Stands in the tenant's stream.
+/// A member of a tenant, or of a single domain, has another role. Stands in the tenant's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberChanged {
+    /// Who.
+    pub user: UserId,
+    /// What it was.
+    pub before: Role,
+    /// What it is.
+    pub after: Role,
+}
+
+/// A user is no longer a member of a tenant, or of a single domain. Stands in the tenant's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberRemoved {
     /// Who.
@@ -198,6 +213,8 @@ pub struct TokenCreated {
     pub name: String,
     /// When it stops working by itself.
     pub expires_at: Option<Timestamp>,
+    /// What it is limited to; none: to nothing but what its user may.
+    pub scopes: Option<Vec<Scope>>,
 }
 
 /// A token stopped working for good.
@@ -357,13 +374,21 @@ events! {
     "A tenant came into being."
     TenantCreated(TenantCreated) = "tenant.created" @ 1 in Tenant,
     "A user became a member of the tenant."
-    MemberAdded(MemberAdded) = "tenant.member_added" @ 1 in Tenant,
+    MemberAdded(MemberAdded) = "tenant.member_added" @ 2 in Tenant,
     "A user is no longer a member of the tenant."
     MemberRemoved(MemberRemoved) = "tenant.member_removed" @ 1 in Tenant,
+    "A member of the tenant may do more or less than before."
+    MemberChanged(MemberChanged) = "tenant.member_changed" @ 1 in Tenant,
+    "A user became a member of the domain alone. It stands in the stream of the domain's owner: it changes nothing that is served."
+    DomainMemberAdded(MemberAdded) = "domain.member_added" @ 1 in Tenant,
+    "A member of the domain alone may do more or less than before."
+    DomainMemberChanged(MemberChanged) = "domain.member_changed" @ 1 in Tenant,
+    "A user is no longer a member of the domain alone."
+    DomainMemberRemoved(MemberRemoved) = "domain.member_removed" @ 1 in Tenant,
     "A user came into being. Its mail address stands in an erasable table, never in the log."
     UserCreated(UserCreated) = "user.created" @ 1 in User,
     "A token was made for the user. Its secret is kept elsewhere, as a hash."
-    TokenCreated(TokenCreated) = "token.created" @ 1 in User,
+    TokenCreated(TokenCreated) = "token.created" @ 2 in User,
     "A token of the user stopped working for good."
     TokenRevoked(TokenRevoked) = "token.revoked" @ 1 in User,
     "A DNS cluster was registered. The URL of its database is a secret: the log names the file that holds it."

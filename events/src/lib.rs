@@ -14,4 +14,5 @@ pub mod event;
 pub mod ids;
 pub mod operation;
 pub mod reject;
+pub mod scope;
 pub mod time;

@@ -4,14 +4,15 @@
 
 mod cluster;
 mod decide;
+mod member;
 mod operation;
 mod platform;
 
 pub use cluster::reach_faults;
-pub use decide::{decide, name_faults, permitted};
+pub use decide::{decide, name_faults, needed, permitted};
 pub use platform::reason_faults;
 
-use crate::actor::Resource;
+use crate::actor::{DomainRef, Resource, Role, Verb};
 use crate::dns::DomainName;
 use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
@@ -21,6 +22,7 @@ use crate::event::{
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
 };
+use crate::scope::Scope;
 use crate::time::Timestamp;
 
 /// Octets of a tenant's, cluster's or edge's name, at most.
@@ -107,17 +109,35 @@ pub enum AdminCommand {
         /// The operator's own number for it.
         external_id: Option<String>,
     },
-    /// Make a user a member of a tenant.
+    /// Make a user a member of a tenant, or give a member another role.
     AddMember {
         /// The tenant.
         tenant: TenantId,
         /// The user.
         user: UserId,
+        /// What it may do there; none: what it may already, or everything where it is new.
+        role: Option<Role>,
     },
     /// End a membership.
     RemoveMember {
         /// The tenant.
         tenant: TenantId,
+        /// The user.
+        user: UserId,
+    },
+    /// Make a user a member of a single domain, or give such a member another role.
+    AddDomainMember {
+        /// The domain.
+        domain: OwnedDomain,
+        /// The user.
+        user: UserId,
+        /// What it may do there.
+        role: Role,
+    },
+    /// End the membership of a single domain.
+    RemoveDomainMember {
+        /// The domain.
+        domain: OwnedDomain,
         /// The user.
         user: UserId,
     },
@@ -138,6 +158,8 @@ pub enum AdminCommand {
         name: String,
         /// When it stops working by itself.
         expires_at: Option<Timestamp>,
+        /// What it is limited to; none: to nothing but what its user may.
+        scopes: Option<Vec<Scope>>,
     },
     /// Revoke a token.
     RevokeToken {
@@ -229,6 +251,24 @@ pub enum AdminCommand {
     },
 }
 
+/// A domain whose members are decided about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedDomain {
+    /// Which one.
+    pub id: DomainId,
+    /// Its name.
+    pub name: DomainName,
+    /// Its owner.
+    pub tenant: TenantId,
+}
+
+impl OwnedDomain {
+    /// As the policy sees it.
+    pub fn as_ref(&self) -> DomainRef<'_> {
+        DomainRef { id: self.id, tenant: self.tenant, name: self.name.as_str() }
+    }
+}
+
 /// What `PATCH` says of a DNS cluster; what is none stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterPatch {
@@ -255,8 +295,8 @@ pub struct AdminView {
     pub name_taken: bool,
     /// The user named by the command exists.
     pub user_exists: bool,
-    /// The user is a member of the tenant already.
-    pub member: bool,
+    /// What the user may do in the tenant, or with the domain, already.
+    pub role: Option<Role>,
     /// The token exists and is not revoked.
     pub token_active: bool,
     /// The cluster is enabled.
@@ -292,6 +332,10 @@ impl AdminCommand {
             | Self::Resume { .. } => StreamRef::PLATFORM,
             Self::CreateTenant { id, .. } => StreamRef::tenant(*id),
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => StreamRef::tenant(*tenant),
+            // Not the domain's own: nothing that is served changes, and every revision of a domain is a serial.
+            Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
+                StreamRef::tenant(domain.tenant)
+            }
             Self::CreateUser { id, .. } => StreamRef::user(*id),
             Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => StreamRef::user(*user),
             Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
@@ -307,11 +351,19 @@ impl AdminCommand {
         }
     }
 
-    fn resource(&self) -> Resource {
+    /// What the caller must be allowed.
+    fn asks(&self) -> (Verb, Resource<'_>) {
         match self {
-            Self::CreateToken { user, .. } => Resource::User(*user),
-            Self::RevokeToken { user, .. } => Resource::User(*user),
-            _ => Resource::Platform,
+            Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => {
+                (Verb::Write, Resource::User(*user))
+            }
+            Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => {
+                (Verb::Manage, Resource::Tenant(*tenant))
+            }
+            Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
+                (Verb::Manage, Resource::Contents(domain.as_ref()))
+            }
+            _ => (Verb::Write, Resource::Platform),
         }
     }
 }

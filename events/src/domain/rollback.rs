@@ -122,7 +122,11 @@ impl Past {
             // These stand in the streams of others.
             Event::TenantCreated(_)
             | Event::MemberAdded(_)
+            | Event::MemberChanged(_)
             | Event::MemberRemoved(_)
+            | Event::DomainMemberAdded(_)
+            | Event::DomainMemberChanged(_)
+            | Event::DomainMemberRemoved(_)
             | Event::UserCreated(_)
             | Event::TokenCreated(_)
             | Event::TokenRevoked(_)

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use headwater_events::actor::Role;
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
@@ -18,6 +19,7 @@ use headwater_events::event::*;
 use headwater_events::ids::{
     CertificateId, ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
 };
+use headwater_events::scope::{Domains, Grant, NamePattern, Scope};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -118,10 +120,27 @@ fn account_samples() -> Vec<Event> {
     let (user, token) = (UserId::from_uuid(id(2)), TokenId::from_uuid(id(3)));
     vec![
         Event::TenantCreated(TenantCreated { name: "Acme".into(), labels: labels(), external_id: None }),
-        Event::MemberAdded(MemberAdded { user }),
+        Event::MemberAdded(MemberAdded { user, role: Role::Owner }),
+        Event::MemberChanged(MemberChanged { user, before: Role::Owner, after: Role::Viewer }),
         Event::MemberRemoved(MemberRemoved { user }),
+        Event::DomainMemberAdded(MemberAdded { user, role: Role::Editor }),
+        Event::DomainMemberChanged(MemberChanged { user, before: Role::Editor, after: Role::Viewer }),
+        Event::DomainMemberRemoved(MemberRemoved { user }),
         Event::UserCreated(UserCreated { admin: true }),
-        Event::TokenCreated(TokenCreated { token, name: "ci".into(), expires_at: Some(AT) }),
+        Event::TokenCreated(TokenCreated {
+            token,
+            name: "ci".into(),
+            expires_at: Some(AT),
+            scopes: Some(vec![
+                Scope {
+                    verbs: [Grant::Read, Grant::Write].into(),
+                    domains: Domains::Named([name("example.com")].into()),
+                    names: Some([NamePattern::parse("_acme-challenge.*").unwrap()].into()),
+                    types: Some([RrType::TXT].into()),
+                },
+                Scope { verbs: [Grant::Read].into(), domains: Domains::All, names: None, types: None },
+            ]),
+        }),
         Event::TokenRevoked(TokenRevoked { token }),
         Event::OperationFinished(OperationFinished {
             operation: OperationId::from_uuid(id(4)),
