@@ -110,7 +110,7 @@ async fn make(log: &Log, command: AdminCommand) -> Result<(Secret, Option<Value>
             let id = create_user(log, &email, admin).await?;
             if let Some(name) = tenant {
                 let tenant = tenant_by_name(log, &name).await?;
-                submit(log, Admin::AddMember { tenant, user: id }, Aside::Nothing).await?;
+                submit(log, Admin::AddMember { tenant, user: id, role: None }, Aside::Nothing).await?;
             }
             Ok((Secret::new(id.to_string()), json.then(|| json!({"id": id}))))
         }
@@ -156,7 +156,7 @@ pub(super) async fn create_token(
     let Some(hash) = token::hash(secret.expose()) else { bail!("this is not a token of ours") };
     let token = TokenId::from_uuid(Uuid::now_v7());
     let aside = Aside::TokenSecret { token, user, hash: *hash.bytes() };
-    submit(log, Admin::CreateToken { user, token, name, expires_at }, aside).await?;
+    submit(log, Admin::CreateToken { user, token, name, expires_at, scopes: None }, aside).await?;
     Ok(token)
 }
 

@@ -11,14 +11,16 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{self, Access, Actor, ActorKind, Caller, Resource, Verb};
-use headwater_events::ids::{Position, TenantId, TokenId, UserId};
+use headwater_events::admin::needed;
+use headwater_events::ids::{Position, TokenId, UserId};
 use headwater_events::time::Timestamp;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Problem;
+use super::policy;
 use super::rate::Limiter;
 use crate::app::App;
 use crate::query::accounts::{self, Holder};
@@ -41,20 +43,19 @@ pub struct Authenticated {
 }
 
 impl Authenticated {
-    /// What it may list: everything (none), or what these tenants own.
-    pub fn scope(&self) -> Option<Vec<TenantId>> {
-        let all = actor::decide(&self.caller, Verb::Read, Resource::Platform).is_granted();
-        (!all).then(|| self.caller.tenants.iter().copied().collect())
-    }
-
     /// Asks the policy.
     ///
     /// # Errors
     /// 403, or 404 for what the caller may not know of; `what` names it.
-    pub fn may(&self, verb: Verb, resource: Resource, what: impl std::fmt::Display) -> Result<(), Problem> {
+    pub fn may(
+        &self,
+        verb: Verb,
+        resource: Resource<'_>,
+        what: impl std::fmt::Display,
+    ) -> Result<(), Problem> {
         match actor::decide(&self.caller, verb, resource) {
             Access::Granted => Ok(()),
-            Access::Forbidden => Err(Problem::forbidden("this needs an administrator")),
+            Access::Forbidden => Err(Problem::forbidden(needed(verb, resource))),
             Access::Hidden => Err(Problem::not_found(what)),
         }
     }
@@ -179,14 +180,19 @@ impl Identity {
 fn authenticated(holder: &Holder) -> Authenticated {
     let kind = if holder.admin { ActorKind::Operator } else { ActorKind::User };
     let actor = Actor { kind, id: holder.user.as_uuid(), token: Some(holder.token), on_behalf_of: None };
-    let tenants: BTreeSet<TenantId> = holder.tenants.iter().copied().collect();
-    Authenticated { caller: Caller { actor, admin: holder.admin, tenants }, expires_at: holder.expires_at }
+    let caller = Caller {
+        tenants: holder.tenants.clone(),
+        domains: holder.domains.clone(),
+        scopes: holder.scopes.clone(),
+        ..Caller::new(actor, holder.admin)
+    };
+    Authenticated { caller, expires_at: holder.expires_at }
 }
 
 /// The caller that a token's possession makes for one thing only: revoking it.
 pub fn possessor(user: UserId, token: TokenId) -> Caller {
     let actor = Actor { kind: ActorKind::User, id: user.as_uuid(), token: Some(token), on_behalf_of: None };
-    Caller { actor, admin: false, tenants: BTreeSet::new() }
+    Caller::new(actor, false)
 }
 
 /// What stands before every route that needs a caller.
@@ -198,15 +204,17 @@ pub struct Gate {
     pub limiter: Limiter,
 }
 
-/// The layer: who it is, then whether it may ask again already, then the route.
+/// The layer: who it is, then whether it may ask again already, then whether the route is for it at all, then the route.
 pub async fn layer(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let caller = match gate.identity.authenticate(request.headers()).await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
+    let permit = policy::permit(&caller.caller, request.method(), request.extensions().get());
     let allowance = gate.limiter.ask(&caller.caller, request.method(), Instant::now());
     let mut response = match &allowance {
         Some(allowance) if allowance.is_refused() => allowance.problem().into_response(),
+        _ if permit.is_err() => permit.into_response(),
         _ => {
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(gate.identity.clone());

@@ -14,8 +14,8 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events, health,
-    hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream, tenants, tls,
-    tokens, users, zone,
+    hostnames, members, operations, placement, projections, revisions, rollback, rrsets, status, stream,
+    tenants, tls, tokens, users, zone,
 };
 use crate::app::App;
 
@@ -23,6 +23,7 @@ use crate::app::App;
 pub fn api() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(domains::routes())
+        .merge(members::routes())
         .merge(rrsets::routes())
         .merge(hostnames::routes())
         .merge(cache::routes())

@@ -162,7 +162,7 @@ fn place(app: &App, who: &Authenticated) -> Result<OpenStream, Problem> {
     let mine = token.or(who.caller.user().map(UserId::as_uuid)).unwrap_or(Uuid::nil());
     let mut keys = vec![(mine, limits.streams_per_token)];
     if !who.caller.admin {
-        keys.extend(who.caller.tenants.iter().map(|tenant| (tenant.as_uuid(), limits.streams_per_tenant)));
+        keys.extend(who.caller.tenants.keys().map(|tenant| (tenant.as_uuid(), limits.streams_per_tenant)));
     }
     app.hub.open_stream(&keys).ok_or_else(|| {
         let detail = format!(

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::auth::Authenticated;
 use super::body::NoBody;
 use super::dto::Receipt;
-use super::dto::account::{Member, NewTenant, Tenant};
+use super::dto::account::{Member, NewTenant, PutMember, Tenant};
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::{IdPath, PairPath};
@@ -21,7 +21,7 @@ use super::query::{NoQuery, Query};
 use super::{Problem, answer, page};
 use crate::app::App;
 use crate::command::Command;
-use crate::query::accounts::{self, StoredTenant, TenantFilter};
+use crate::query::accounts::{self, StoredMember, StoredTenant, TenantFilter};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -108,9 +108,7 @@ async fn members(
         let app = app.clone();
         async move {
             let found = accounts::members(&app.pool, id, None, after, most).await?;
-            let item = |(user, email): (UserId, Option<String>)| {
-                (user.as_uuid(), Member { tenant: id.as_uuid(), user: user.as_uuid(), email })
-            };
+            let item = |one: StoredMember| (one.user.as_uuid(), Member::new(id, one));
             Ok(Page { items: found.into_iter().map(item).collect() })
         }
     })
@@ -119,9 +117,8 @@ async fn members(
 
 async fn membership(app: &App, tenant: TenantId, user: UserId) -> Result<Member, Problem> {
     let found = accounts::members(&app.pool, tenant, Some(user), None, 1).await?.pop();
-    let (user, email) =
-        found.ok_or_else(|| Problem::not_found(format!("member {user} of tenant {tenant}")))?;
-    Ok(Member { tenant: tenant.as_uuid(), user: user.as_uuid(), email })
+    let found = found.ok_or_else(|| Problem::not_found(format!("member {user} of tenant {tenant}")))?;
+    Ok(Member::new(tenant, found))
 }
 
 /// One member of a tenant.
@@ -137,23 +134,25 @@ async fn member(
     Ok(Json(membership(&app, tenant, user).await?))
 }
 
-/// Make a user a member of a tenant (administrators).
-#[utoipa::path(put, path = "/api/tenants/{id}/members/{user}", tag = "tenants",
+/// Make a user a member of a tenant, or give a member another role (owners of it). Without a role a member keeps its own,
+/// and a new one is an owner.
+#[utoipa::path(put, path = "/api/tenants/{id}/members/{user}", tag = "tenants", request_body = PutMember,
     params(("id" = Uuid, Path), ("user" = Uuid, Path)), responses((status = 200, body = Member)))]
 async fn add(
     State(app): State<App>,
     PairPath(tenant, user): PairPath<TenantId, UserId>,
-    mutation: Mutation<NoBody>,
+    mutation: Mutation<PutMember>,
 ) -> Result<Response, Problem> {
-    visible(&app, &mutation.auth, tenant, Verb::Write).await?;
-    let command = Command::admin(AdminCommand::AddMember { tenant, user });
+    visible(&app, &mutation.auth, tenant, Verb::Manage).await?;
+    let role = mutation.body.role;
+    let command = Command::admin(AdminCommand::AddMember { tenant, user, role });
     match mutation.submit(&app, command).await? {
         Submitted::Done(outcome) => Ok(answer::resource(&outcome, &membership(&app, tenant, user).await?)),
         plan => Ok(plan.into_response()),
     }
 }
 
-/// End a membership (administrators).
+/// End a membership (owners of the tenant).
 #[utoipa::path(delete, path = "/api/tenants/{id}/members/{user}", tag = "tenants",
     params(("id" = Uuid, Path), ("user" = Uuid, Path)), responses((status = 200, body = Receipt)))]
 async fn remove(
@@ -161,7 +160,7 @@ async fn remove(
     PairPath(tenant, user): PairPath<TenantId, UserId>,
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
-    visible(&app, &mutation.auth, tenant, Verb::Write).await?;
+    visible(&app, &mutation.auth, tenant, Verb::Manage).await?;
     if !mutation.has_key() {
         membership(&app, tenant, user).await?;
     }

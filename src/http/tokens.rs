@@ -103,7 +103,13 @@ async fn create(State(app): State<App>, mutation: Mutation<NewToken>) -> Result<
     let secret = token::generate();
     let internal = || Problem::unavailable("a token could not be made: try again");
     let hash = *token::hash(secret.expose()).ok_or_else(internal)?.bytes();
-    let command = AdminCommand::CreateToken { user, token, name: new.name, expires_at: new.expires_at };
+    let command = AdminCommand::CreateToken {
+        user,
+        token,
+        name: new.name,
+        expires_at: new.expires_at,
+        scopes: new.scopes,
+    };
     let aside = Aside::TokenSecret { token, user, hash };
     let outcome = match mutation.submit(&app, Command::Admin { command, aside }).await? {
         Submitted::Done(outcome) => outcome,

@@ -81,7 +81,9 @@ async fn create(State(app): State<App>, mutation: Mutation<NewUser>) -> Result<R
     let user = UserId::from_uuid(outcome.stream);
     if let Some(tenant) = new.tenant {
         // A repetition adds nobody twice.
-        mutation.submit_also(&app, Command::admin(AdminCommand::AddMember { tenant, user })).await?;
+        mutation
+            .submit_also(&app, Command::admin(AdminCommand::AddMember { tenant, user, role: None }))
+            .await?;
     }
     let made = one(&app, user).await?;
     Ok(answer::created(&outcome, &format!("/api/users/{user}"), &User::from(made)))

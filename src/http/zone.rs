@@ -16,10 +16,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::auth::Authenticated;
-use super::domains::visible;
+use super::domains::known;
 use super::dto::rrset::Rrset;
 use super::path::DomainPath;
 use super::query::{NoQuery, Query};
+use super::rrsets::reads;
 use super::{Problem, conditional, page};
 use crate::app::App;
 use crate::query::domains;
@@ -47,7 +48,7 @@ enum Form {
     Json,
 }
 
-/// The whole zone: BIND text, or JSON for those that ask for it.
+/// The whole zone: BIND text, or JSON for those that ask for it. A token that is limited to some records gets those alone.
 #[utoipa::path(get, path = "/api/domains/{d}/zone", tag = "zone",
     params(("d" = String, Path, description = "The domain's name")),
     responses((status = 200, content_type = "text/dns", body = String)))]
@@ -58,7 +59,7 @@ async fn export(
     _: Query<NoQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let held = visible(&app, &auth, &name).await?;
+    let held = known(&app, &auth, &name).await?;
     let domain = held.state.clone();
     let revision = domain.revision;
     if conditional::fresh(&headers, revision)? {
@@ -74,7 +75,10 @@ async fn export(
     // SOA first, as a zone file begins with it.
     let mut derived: Vec<ShownRrset> = rrsets::derived(&held, &platform).into_iter().rev().collect();
     derived.extend(rrsets::answers(&app.pool, &domain, &platform).await?);
-    let stored = rrsets::zone(app.pool.clone(), domain.id);
+    derived.retain(|one| reads(&auth.caller, &domain, one));
+    let (caller, of) = (auth.caller, domain.clone());
+    let stored = rrsets::zone(app.pool.clone(), domain.id)
+        .filter(move |one| std::future::ready(one.as_ref().map_or(true, |one| reads(&caller, &of, one))));
     let mut response = Body::from_stream(chunks(form, domain, derived, stored, permit)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     conditional::set_etag(response.headers_mut(), revision);

@@ -1,14 +1,17 @@
 //! Tenants, users, their memberships and tokens.
 
+use headwater_events::actor::Role;
 use headwater_events::event::Labels;
-use headwater_events::ids::{Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{DomainId, Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::{at, maybe_at, sql, tenants};
+use super::{at, maybe_at, odd, sql, tenants};
 use crate::token::TokenHash;
 
 /// Who holds a token, with the rights of now.
@@ -23,7 +26,11 @@ pub struct Holder {
     /// When the token stops working by itself.
     pub expires_at: Option<Timestamp>,
     /// The tenants the user is a member of.
-    pub tenants: Vec<TenantId>,
+    pub tenants: BTreeMap<TenantId, Role>,
+    /// The single domains the user is a member of.
+    pub domains: BTreeMap<DomainId, Role>,
+    /// What the token is limited to.
+    pub scopes: Option<Vec<Scope>>,
 }
 
 /// A user.
@@ -58,6 +65,19 @@ pub struct StoredToken {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// What it is limited to.
+    pub scopes: Option<Vec<Scope>>,
+}
+
+/// A member of a tenant, or of a single domain.
+#[derive(Debug, Clone)]
+pub struct StoredMember {
+    /// Who.
+    pub user: UserId,
+    /// Its mail address; none when it was erased.
+    pub email: Option<String>,
+    /// What it may do there.
+    pub role: Role,
 }
 
 /// A tenant.
@@ -106,13 +126,14 @@ pub struct TokenFilter {
 pub async fn holder(pool: &PgPool, hash: TokenHash) -> Result<Option<Holder>, sqlx::Error> {
     let row = sqlx::query(sql::HOLDER).bind(hash.bytes().as_slice()).fetch_optional(pool).await?;
     let Some(row) = row else { return Ok(None) };
-    let tenants: Vec<Uuid> = row.try_get(4)?;
     Ok(Some(Holder {
         token: TokenId::from_uuid(row.try_get(0)?),
         user: UserId::from_uuid(row.try_get(1)?),
         admin: row.try_get(2)?,
         expires_at: maybe_at(&row, 3)?,
-        tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
+        tenants: row.try_get::<Json<_>, _>(4)?.0,
+        domains: row.try_get::<Json<_>, _>(5)?.0,
+        scopes: row.try_get::<Option<Json<_>>, _>(6)?.map(|Json(scopes)| scopes),
     }))
 }
 
@@ -191,6 +212,7 @@ pub async fn tokens(
             created_at: at(row, 3)?,
             expires_at: maybe_at(row, 4)?,
             revoked_at: maybe_at(row, 5)?,
+            scopes: row.try_get::<Option<Json<_>>, _>(6)?.map(|Json(scopes)| scopes),
         })
     };
     query.fetch_all(pool).await?.iter().map(read).collect()
@@ -232,8 +254,27 @@ pub async fn members(
     user: Option<UserId>,
     after: Option<Uuid>,
     most: i64,
-) -> Result<Vec<(UserId, Option<String>)>, sqlx::Error> {
+) -> Result<Vec<StoredMember>, sqlx::Error> {
     let query = sqlx::query(sql::MEMBERS).bind(tenant.as_uuid()).bind(user.map(UserId::as_uuid));
-    let rows = query.bind(after).bind(most).fetch_all(pool).await?;
-    rows.iter().map(|row| Ok((UserId::from_uuid(row.try_get(0)?), row.try_get(1)?))).collect()
+    query.bind(after).bind(most).fetch_all(pool).await?.iter().map(member).collect()
+}
+
+/// The next members of a single domain, or one of them.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn domain_members(
+    pool: &PgPool,
+    domain: DomainId,
+    user: Option<UserId>,
+    after: Option<Uuid>,
+    most: i64,
+) -> Result<Vec<StoredMember>, sqlx::Error> {
+    let query = sqlx::query(sql::DOMAIN_MEMBERS).bind(domain.as_uuid()).bind(user.map(UserId::as_uuid));
+    query.bind(after).bind(most).fetch_all(pool).await?.iter().map(member).collect()
+}
+
+fn member(row: &PgRow) -> Result<StoredMember, sqlx::Error> {
+    let role = Role::from_name(row.try_get(2)?).ok_or_else(|| odd("role"))?;
+    Ok(StoredMember { user: UserId::from_uuid(row.try_get(0)?), email: row.try_get(1)?, role })
 }

@@ -35,7 +35,7 @@ macro_rules! deployment_columns {
 /// Columns of a token.
 macro_rules! token_columns {
     () => {
-        "t.id, t.user_id, t.name, t.created_at, t.expires_at, t.revoked_at from desired.tokens t"
+        "t.id, t.user_id, t.name, t.created_at, t.expires_at, t.revoked_at, t.scopes from desired.tokens t"
     };
 }
 
@@ -62,12 +62,14 @@ macro_rules! cluster_columns {
 pub(super) const DOMAIN: &str =
     concat!("select ", domain_columns!(), " from desired.domains d where d.name = $1 and d.current");
 
-/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 part of the name, $7 how many.
+/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 part of the name, $7 how many, $8 ids of
+/// single domains beside the tenants, $9 the only names that may be shown.
 pub(super) const DOMAINS: &str = concat!(
     "select ",
     domain_columns!(),
     " from desired.domains d where d.current and ($1::text is null or d.name > $1) \
-     and ($2::uuid[] is null or d.tenant_id = any($2)) and ($3::jsonb is null or d.labels @> $3) \
+     and ($2::uuid[] is null or d.tenant_id = any($2) or d.id = any($8)) \
+     and ($9::text[] is null or d.name = any($9)) and ($3::jsonb is null or d.labels @> $3) \
      and ($4::text is null or d.external_id = $4) and ($5::uuid is null or d.tenant_id = $5) \
      and ($6::text is null or position($6 in d.name) > 0) order by d.name limit $7"
 );
@@ -143,7 +145,9 @@ pub(super) const REVISIONS: &str = "select e.revision, e.at, e.type, e.actor_kin
 
 /// $1 hash of a token.
 pub(super) const HOLDER: &str = "select t.id, t.user_id, u.admin, t.expires_at, \
-     array(select m.tenant_id from desired.members m where m.user_id = u.id) \
+     (select coalesce(jsonb_object_agg(m.tenant_id, m.role), '{}') from desired.members m where m.user_id = u.id), \
+     (select coalesce(jsonb_object_agg(m.domain_id, m.role), '{}') from desired.domain_members m where m.user_id = u.id), \
+     t.scopes \
      from token_secrets s join desired.tokens t on t.id = s.token_id join desired.users u on u.id = t.user_id \
      where s.hash = $1 and t.revoked_at is null";
 
@@ -180,8 +184,13 @@ pub(super) const TENANTS: &str = "select t.id, t.name, t.labels, t.external_id, 
      and ($3::uuid[] is null or t.id = any($3)) and ($4::uuid is null or t.id > $4) order by t.id limit $5";
 
 /// $1 tenant, $2 user or null, $3 after, $4 how many.
-pub(super) const MEMBERS: &str = "select m.user_id, p.email from desired.members m \
+pub(super) const MEMBERS: &str = "select m.user_id, p.email, m.role from desired.members m \
      left join people p on p.user_id = m.user_id where m.tenant_id = $1 and ($2::uuid is null or m.user_id = $2) \
+     and ($3::uuid is null or m.user_id > $3) order by m.user_id limit $4";
+
+/// $1 domain, $2 user, $3 after, $4 how many.
+pub(super) const DOMAIN_MEMBERS: &str = "select m.user_id, p.email, m.role from desired.domain_members m \
+     left join people p on p.user_id = m.user_id where m.domain_id = $1 and ($2::uuid is null or m.user_id = $2) \
      and ($3::uuid is null or m.user_id > $3) order by m.user_id limit $4";
 
 /// $1 id, $2 after, $3 how many.
@@ -195,11 +204,13 @@ pub(super) const CLUSTERS: &str = concat!(
 pub(super) const DEPLOYMENTS_OF_DOMAIN: &str =
     concat!("select ", deployment_columns!(), " where p.domain_id = $1 order by c.id");
 
-/// $1 tenants or null, $2 state, $3 target, $4 after domain, $5 after target, $6 how many.
+/// $1 tenants or null, $2 state, $3 target, $4 after domain, $5 after target, $6 how many, $7 ids of single domains beside
+/// the tenants, $8 the only names that may be shown.
 pub(super) const DEPLOYMENTS: &str = concat!(
     "select ",
     deployment_columns!(),
-    " where ($1::uuid[] is null or d.tenant_id = any($1)) and ($2::text is null or p.state = $2) \
+    " where ($1::uuid[] is null or d.tenant_id = any($1) or d.id = any($7)) \
+     and ($8::text[] is null or d.name = any($8)) and ($2::text is null or p.state = $2) \
      and ($3::uuid is null or c.id = $3) and ($4::uuid is null or (p.domain_id, p.cluster_id) > ($4, $5)) \
      order by p.domain_id, p.cluster_id limit $6"
 );
@@ -260,6 +271,7 @@ pub const ALL: &[&str] = &[
     TOKENS,
     TENANTS,
     MEMBERS,
+    DOMAIN_MEMBERS,
     CLUSTERS,
     DEPLOYMENTS_OF_DOMAIN,
     DEPLOYMENTS,

@@ -84,10 +84,11 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 18] = [
+pub(super) const COMPARED: [Table; 19] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
+    Table { domain: Some("domain_id"), ..table("domain_members", "user_id, domain_id") },
     table("tokens", "id"),
     Table { domain: Some("id"), ..table("domains", "id") },
     Table { domain: Some("domain_id"), ..table("rrsets", "domain_id, owner_key, type") },

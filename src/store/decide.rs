@@ -4,7 +4,6 @@
 use super::batch::{Batch, Claim, Namespace, Receipt, SaltedClient, StreamHead};
 use super::load::{Loaded, claimed};
 use crate::command::{Aside, Command, Outcome, Request, SubmitError};
-use headwater_events::actor::{self, Resource, Verb};
 use headwater_events::admin;
 use headwater_events::domain::{
     self, Context, CreateDomain, Decided, Decision, DomainCommand, DomainState, DomainView, Limits, NameView,
@@ -128,23 +127,14 @@ impl<'a> Decider<'a> {
 
     /// Whether the caller would still be allowed to ask for this.
     fn may_still(&self, request: &Request) -> Result<(), Reject> {
-        let writes =
-            |domain, tenant| actor::decide(&request.caller, Verb::Write, Resource::Domain(domain, tenant));
         match &request.command {
-            Command::Domain { name, .. } => {
-                let view = self.loaded.domains.get(name).map(|view| &view.state);
-                if !view.is_some_and(|state| writes(state.id, state.tenant).is_granted()) {
-                    return Err(Reject::NotFound(format!("domain {name}")));
-                }
-            }
-            Command::CreateDomain(create) => {
-                if !writes(create.id, create.tenant).is_granted() {
-                    return Err(Reject::NotFound(format!("domain {}", create.name)));
-                }
-            }
-            Command::Admin { command, .. } => admin::permitted(&request.caller, command)?,
+            Command::Domain { name, command } => match self.view(name) {
+                Some(state) => domain::permitted(state, command, &request.caller),
+                None => Err(Reject::NotFound(format!("domain {name}"))),
+            },
+            Command::CreateDomain(create) => domain::create_permitted(create, true, &request.caller),
+            Command::Admin { command, .. } => admin::permitted(&request.caller, command),
         }
-        Ok(())
     }
 
     fn outcome(

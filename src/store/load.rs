@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, past, row, sites, sql};
+use super::{edge, member, past, row, sites, sql};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -376,10 +376,10 @@ async fn admin(
         }
     }
     match command {
-        AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
-            let query = sqlx::query_as(sql::MEMBER).bind(user.as_uuid()).bind(tenant.as_uuid());
-            (view.user_exists, view.member) = query.fetch_one(&mut *connection).await?;
-        }
+        AdminCommand::AddMember { .. }
+        | AdminCommand::RemoveMember { .. }
+        | AdminCommand::AddDomainMember { .. }
+        | AdminCommand::RemoveDomainMember { .. } => member::view(connection, command, &mut view).await?,
         AdminCommand::RevokeToken { user, token, .. } => {
             let query = sqlx::query_scalar(sql::TOKEN_ACTIVE).bind(token.as_uuid()).bind(user.as_uuid());
             view.token_active = query.fetch_one(&mut *connection).await?;

@@ -8,6 +8,7 @@ mod decide;
 mod edge;
 pub mod head;
 mod load;
+mod member;
 pub mod past;
 pub mod pool;
 pub mod raw;

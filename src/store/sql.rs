@@ -132,7 +132,11 @@ pub(super) const CLAIM: &str = "select holder from claims where ns = $1 and name
 
 /// $1 user, $2 tenant.
 pub(super) const MEMBER: &str = "select exists (select from desired.users where id = $1), \
-     exists (select from desired.members where user_id = $1 and tenant_id = $2)";
+     (select role from desired.members where user_id = $1 and tenant_id = $2)";
+
+/// $1 user, $2 domain.
+pub(super) const DOMAIN_MEMBER: &str = "select exists (select from desired.users where id = $1), \
+     (select role from desired.domain_members where user_id = $1 and domain_id = $2)";
 
 /// $1 token, $2 user.
 pub(super) const TOKEN_ACTIVE: &str =
@@ -198,13 +202,15 @@ pub(super) const RAW_PAGE: &str = concat!(
     " from events where position > $1 and position <= $2 order by position limit $3"
 );
 
-/// $1 after, $2 up to, $3 tenants, $4 user, $5 domains, $6 beginnings of types, $7 how many. Planned anew
-/// each time, so that what is not asked for costs nothing.
+/// $1 after, $2 up to, $3 tenants, $4 user, $5 domains, $6 beginnings of types, $7 how many, $8 ids of single domains
+/// beside the tenants, $9 the only domains that may be read. Planned anew each time, so that what is not asked for costs
+/// nothing.
 pub(super) const RAW_WINDOW: &str = concat!(
     "select ",
     event_columns!(),
     " from events where position > $1 and position <= $2 \
-     and ($3::uuid[] is null or tenant_id = any($3) or stream_id = $4) \
+     and ($3::uuid[] is null or tenant_id = any($3) or stream_id = $4 or domain_id = any($8)) \
+     and ($9::text[] is null or domain = any($9)) \
      and ($5::text[] is null or domain = any($5)) \
      and ($6::text[] is null or exists (select from unnest($6) p where starts_with(type, p))) \
      order by position limit $7"
@@ -326,6 +332,7 @@ pub const ALL: &[&str] = &[
     GENERATION,
     CLAIM,
     MEMBER,
+    DOMAIN_MEMBER,
     TOKEN_ACTIVE,
     CLUSTERS,
     CLUSTER,

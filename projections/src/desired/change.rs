@@ -2,11 +2,12 @@
 //! the append and the rebuild, so that both give the same rows.
 
 use super::edges;
+use headwater_events::actor::Role;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
 use headwater_events::event::{DeploymentFact, Event, PauseScope};
-use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId};
+use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId, UserId};
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -328,15 +329,28 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             "do": "tenant_put", "id": id, "name": created.name, "labels": created.labels,
             "external_id": created.external_id, "revision": e.revision, "at": e.at,
         }),
-        Event::MemberAdded(member) => json!({"do": "member_add", "tenant": id, "user": member.user}),
+        Event::MemberAdded(member) => {
+            json!({"do": "member_put", "tenant": id, "user": member.user, "role": member.role})
+        }
+        Event::MemberChanged(member) => {
+            json!({"do": "member_put", "tenant": id, "user": member.user, "role": member.after})
+        }
         Event::MemberRemoved(member) => json!({"do": "member_remove", "tenant": id, "user": member.user}),
         Event::UserCreated(user) => {
             json!({"do": "user_put", "id": id, "admin": user.admin, "revision": e.revision, "at": e.at})
         }
-        Event::TokenCreated(token) => json!({
-            "do": "token_put", "id": token.token, "user": id, "name": token.name,
-            "expires_at": token.expires_at, "at": e.at,
-        }),
+        Event::DomainMemberAdded(_) | Event::DomainMemberChanged(_) | Event::DomainMemberRemoved(_) => {
+            let Some(change) = domain_member(e) else { return };
+            change
+        }
+        Event::TokenCreated(token) => {
+            changes.others.push(json!({
+                "do": "token_put", "id": token.token, "user": id, "name": token.name,
+                "expires_at": token.expires_at, "at": e.at,
+            }));
+            let Some(scopes) = &token.scopes else { return };
+            json!({"do": "token_scopes", "id": token.token, "scopes": scopes})
+        }
         Event::TokenRevoked(token) => json!({"do": "token_revoke", "id": token.token, "at": e.at}),
         Event::PlatformInitialized(platform) => {
             json!({"do": "platform", "tenant": platform.tenant, "revision": e.revision})
@@ -365,6 +379,20 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
         _ => return,
     };
     changes.others.push(change);
+}
+
+/// What changes of the members of a single domain.
+fn domain_member(e: &Folded<'_>) -> Option<Value> {
+    let (domain, _) = e.domain?;
+    let put = |user: UserId, role: Role| json!({"do": "domain_member_put", "domain": domain, "user": user, "role": role});
+    match e.event {
+        Event::DomainMemberAdded(member) => Some(put(member.user, member.role)),
+        Event::DomainMemberChanged(member) => Some(put(member.user, member.after)),
+        Event::DomainMemberRemoved(member) => {
+            Some(json!({"do": "domain_member_remove", "domain": domain, "user": member.user}))
+        }
+        _ => None,
+    }
 }
 
 /// The key of a pause's row.

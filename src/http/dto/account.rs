@@ -1,19 +1,23 @@
 //! Bodies of tenants, users and tokens.
 
+use headwater_events::actor::Role;
 use headwater_events::admin::{NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, name_faults};
+use headwater_events::dns::DomainName;
 use headwater_events::domain::tag_faults;
 use headwater_events::event::Labels;
 use headwater_events::ids::{TenantId, UserId};
+use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::labels;
+use super::scope::{self, ScopeBody};
 use crate::http::auth::Authenticated;
 use crate::http::body::{Fields, FromBody};
 use crate::mail::MailAddress;
-use crate::query::accounts::{StoredTenant, StoredToken, StoredUser};
+use crate::query::accounts::{StoredMember, StoredTenant, StoredToken, StoredUser};
 use crate::secret::Secret;
 
 /// A tenant that is asked for.
@@ -83,6 +87,75 @@ pub struct Member {
     pub user: Uuid,
     /// Its mail address.
     pub email: Option<String>,
+    /// `viewer`, `editor` or `owner`.
+    #[schema(value_type = String, example = "editor")]
+    pub role: Role,
+}
+
+impl Member {
+    /// A member of a tenant.
+    pub fn new(tenant: TenantId, stored: StoredMember) -> Self {
+        let StoredMember { user, email, role } = stored;
+        Self { tenant: tenant.as_uuid(), user: user.as_uuid(), email, role }
+    }
+}
+
+/// A user's membership of a single domain.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DomainMember {
+    /// The domain's name.
+    domain: String,
+    /// The user.
+    user: Uuid,
+    /// Its mail address.
+    email: Option<String>,
+    /// `viewer`, `editor` or `owner`.
+    #[schema(value_type = String, example = "editor")]
+    role: Role,
+}
+
+impl DomainMember {
+    /// A member of a domain.
+    pub fn new(domain: &DomainName, stored: StoredMember) -> Self {
+        let StoredMember { user, email, role } = stored;
+        Self { domain: domain.to_string(), user: user.as_uuid(), email, role }
+    }
+}
+
+fn role(fields: &mut Fields) -> Option<Role> {
+    let known = || ("unknown_role", "the roles are viewer, editor, owner".to_owned());
+    fields.parsed("role", |text| Role::from_name(text).ok_or_else(known))
+}
+
+/// What a member of a tenant may do.
+#[derive(Debug, ToSchema)]
+pub struct PutMember {
+    /// `viewer`, `editor` or `owner`; left out, a member keeps its role and a new one is an owner.
+    #[schema(value_type = Option<String>, example = "editor")]
+    pub role: Option<Role>,
+}
+
+impl FromBody for PutMember {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        Some(Self { role: role(fields) })
+    }
+}
+
+/// What a member of a single domain may do.
+#[derive(Debug, ToSchema)]
+pub struct PutDomainMember {
+    /// `viewer`, `editor` or `owner`.
+    #[schema(value_type = String, example = "editor")]
+    pub role: Role,
+}
+
+impl FromBody for PutDomainMember {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("role") {
+            fields.missing("role");
+        }
+        Some(Self { role: role(fields)? })
+    }
 }
 
 /// A user that is asked for.
@@ -167,6 +240,9 @@ pub struct NewToken {
     /// When it stops working by itself.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
+    /// What it is limited to; left out, to nothing but what its owner may.
+    #[schema(value_type = Option<Vec<ScopeBody>>)]
+    pub scopes: Option<Vec<Scope>>,
 }
 
 impl FromBody for NewToken {
@@ -178,14 +254,15 @@ impl FromBody for NewToken {
         };
         let expires_at = fields.parsed("expires_at", time);
         // Restrictions that are not enforced must not be accepted: a token would be worth more than its owner thinks.
-        for key in ["max_unused_days", "networks", "manager", "scopes"] {
+        for key in ["max_unused_days", "networks", "manager"] {
             let asked = fields.take(key);
             if asked.is_some_and(|value| !value.as_array().is_some_and(Vec::is_empty)) {
                 fields.fault(key, "unsupported", format!("tokens cannot be restricted by {key} yet"));
             }
         }
+        let scopes = scope::scopes(fields);
         fields.also(|| name.as_ref().map(|name| name_faults(name, TOKEN_NAME_MAX_BYTES)).unwrap_or_default());
-        Some(Self { name: name?, expires_at })
+        Some(Self { name: name?, expires_at, scopes })
     }
 }
 
@@ -207,6 +284,9 @@ pub struct Token {
     /// When it was revoked.
     #[schema(value_type = Option<String>, format = DateTime)]
     revoked_at: Option<Timestamp>,
+    /// What it is limited to; null: to nothing but what its owner may.
+    #[schema(value_type = Option<Vec<ScopeBody>>)]
+    scopes: Option<Vec<Scope>>,
 }
 
 impl From<StoredToken> for Token {
@@ -218,6 +298,7 @@ impl From<StoredToken> for Token {
             created_at: stored.created_at,
             expires_at: stored.expires_at,
             revoked_at: stored.revoked_at,
+            scopes: stored.scopes,
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod domain;
 pub mod edge;
 pub mod history;
 pub mod rrset;
+pub mod scope;
 pub mod site;
 pub mod tls;
 
