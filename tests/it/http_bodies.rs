@@ -213,7 +213,7 @@ fn accounts() -> Vec<Row> {
                 ("/expires_at", "invalid_time"),
                 ("/name", "invalid_name"),
                 ("/networks", "unsupported"),
-                ("/scopes", "unsupported"),
+                ("/scopes/0", wrong),
                 ("/y", "unknown_field"),
             ],
         ),
@@ -222,6 +222,29 @@ fn accounts() -> Vec<Row> {
             "/api/me/tokens",
             json!({"name": "", "expires_at": "2020-01-01T00:00:00Z"}),
             vec![("/expires_at", "in_the_past"), ("/name", "invalid_name")],
+        ),
+        (
+            "post",
+            "/api/me/tokens",
+            json!({"name": "n", "scopes": [{"verbs": [], "domains": ["a..b"], "names": ["a.*.b"], "types": ["NOPE"]}]}),
+            vec![
+                ("/scopes/0/domains/0", "invalid_name"),
+                ("/scopes/0/names/0", "invalid_name"),
+                ("/scopes/0/types/0", "unsupported_type"),
+                ("/scopes/0/verbs", "invalid_count"),
+            ],
+        ),
+        (
+            "put",
+            "/api/tenants/{id}/members/{user}",
+            json!({"role": "king", "x": 1}),
+            vec![("/role", "unknown_role"), ("/x", "unknown_field")],
+        ),
+        (
+            "put",
+            "/api/domains/{d}/members/{user}",
+            json!({"x": 1}),
+            vec![("/role", "missing"), ("/x", "unknown_field")],
         ),
         (
             "post",
@@ -401,7 +424,8 @@ async fn every_fault_of_every_body_is_told_at_once() {
     {
         seen.insert((method.to_owned(), path.to_owned()));
         let target = path.replace("{d}", "example.test").replace("{name}", "www").replace("{type}", "A");
-        let target = target.replace("{id}", &uuid::Uuid::now_v7().to_string());
+        let id = uuid::Uuid::now_v7().to_string();
+        let target = target.replace("{id}", &id).replace("{user}", &id);
         let answer = api.call(method.to_uppercase().parse().unwrap(), &target, body.clone()).await;
         expected.sort_unstable();
         let told = faults(&answer);

@@ -86,7 +86,7 @@ fn brought(zone: &str, version: u32) -> Command {
 async fn history(log: &Log) {
     let user = UserId::from_uuid(Uuid::now_v7());
     log.submit(create_user(user, "a@example.test")).await.unwrap();
-    log.admin(AdminCommand::AddMember { tenant: log.tenant, user }).await;
+    log.admin(AdminCommand::AddMember { tenant: log.tenant, user, role: None }).await;
     let token = TokenId::from_uuid(Uuid::now_v7());
     log.submit(create_token(user, token)).await.unwrap();
     log.submit(create_token(user, TokenId::from_uuid(Uuid::now_v7()))).await.unwrap();

@@ -3,6 +3,7 @@
 // A test and its helpers may fail loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod audit;
 mod certs;
 mod cli;

@@ -167,14 +167,26 @@ impl TestApi {
         let aside = Aside::Person { user, email: email.to_owned() };
         self.submit(AdminCommand::CreateUser { id: user, admin }, aside).await;
         for tenant in BTreeSet::from_iter(tenants) {
-            self.submit(AdminCommand::AddMember { tenant: *tenant, user }, Aside::Nothing).await;
+            self.submit(AdminCommand::AddMember { tenant: *tenant, user, role: None }, Aside::Nothing).await;
         }
         let (secret, token) = (token::generate(), TokenId::from_uuid(Uuid::now_v7()));
         let hash = *token::hash(secret.expose()).unwrap().bytes();
         let aside = Aside::TokenSecret { token, user, hash };
         let name = "test".to_owned();
-        self.submit(AdminCommand::CreateToken { user, token, name, expires_at: None }, aside).await;
+        self.submit(AdminCommand::CreateToken { user, token, name, expires_at: None, scopes: None }, aside)
+            .await;
         (user, secret)
+    }
+
+    /// One more token of a user, limited to these scopes.
+    pub async fn limited(&self, user: UserId, scopes: Value) -> Secret {
+        let (secret, token) = (token::generate(), TokenId::from_uuid(Uuid::now_v7()));
+        let hash = *token::hash(secret.expose()).unwrap().bytes();
+        let aside = Aside::TokenSecret { token, user, hash };
+        let (name, scopes) = ("limited".to_owned(), serde_json::from_value(scopes).unwrap());
+        let create = AdminCommand::CreateToken { user, token, name, expires_at: None, scopes: Some(scopes) };
+        self.submit(create, aside).await;
+        secret
     }
 
     /// A request that is not sent yet, without a token.
