@@ -132,7 +132,13 @@ impl<'a> Decider<'a> {
                 Some(state) => domain::permitted(state, command, &request.caller),
                 None => Err(Reject::NotFound(format!("domain {name}"))),
             },
-            Command::CreateDomain(create) => domain::create_permitted(create, true, &request.caller),
+            Command::CreateDomain(create) => {
+                // Whoever is no member any more learns nothing, not even of the tenant.
+                domain::create_permitted(create, true, &request.caller).map_err(|reject| match reject {
+                    Reject::Invalid(_) => Reject::NotFound(format!("domain {}", create.name)),
+                    other => other,
+                })
+            }
             Command::Admin { command, .. } => admin::permitted(&request.caller, command),
         }
     }

@@ -194,7 +194,10 @@ async fn every_route_for_everybody() {
     for row in &rows {
         let route = row.1.split('?').next().unwrap();
         let method = row.0.to_uppercase();
-        let rule = policy::of(&method, route).unwrap_or_else(|| panic!("{method} {route} has no policy"));
+        let Some(rule) = policy::of(&method, route) else {
+            wrong.push(format!("{method} {route} has no policy"));
+            continue;
+        };
         let bare = api.request(method.parse().unwrap(), &fill(row.1, &ids)).send().await.unwrap();
         assert_eq!(bare.status(), 401, "{method} {route}");
         nobody += 1;
