@@ -27,7 +27,7 @@ async fn round(world: &World, ours: TenantId, id: DomainId, number: usize) {
     let reader = world.person(&format!("r{number}@example.test"), &[]).await;
     let marks = world.new_tenant(&format!("marks {number}")).await;
     world.admin(AdminCommand::AddMember { tenant: marks, user: reader.user, role: None }).await;
-    let (user, single) = (reader.user, number % 2 == 0);
+    let (user, single) = (reader.user, number.is_multiple_of(2));
     let domain = || owned("ours.test", id, ours);
     let (add, remove) = if single {
         let role = Role::Viewer;
