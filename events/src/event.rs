@@ -15,6 +15,7 @@ use crate::ids::{StreamKind, TenantId, TokenId, UserId};
 pub use crate::operation::{
     CellRef, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, Work,
 };
+use crate::people::{ProfileChanged, TenantSettings, TokenLimits, UserSettings};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -198,6 +199,9 @@ pub struct TokenCreated {
     pub name: String,
     /// When it stops working by itself.
     pub expires_at: Option<Timestamp>,
+    /// When and from where it works.
+    #[serde(flatten)]
+    pub limits: TokenLimits,
 }
 
 /// A token stopped working for good.
@@ -455,4 +459,21 @@ events! {
     EndpointsChanged(Box<EndpointsChanged>) = "platform.endpoints_changed" @ 1 in Platform,
     "Edges serve a name no longer that was deleted: DNS has not answered with it for so long that nobody asks for it."
     HostnameWithdrawn(HostnameWithdrawn) = "hostname.withdrawn" @ 1 in Domain,
+    // People, and the tenants they belong to.
+    "The user is an administrator of the platform from now on, or no longer."
+    UserUpdated(Change<UserSettings>) = "user.updated" @ 1 in User,
+    "What is known of the person changed: the data names what. The values stand in an erasable table, never in the log."
+    ProfileChanged(ProfileChanged) = "user.profile_changed" @ 1 in User,
+    "The user has another password. What it had open ended, but for the session that asked."
+    PasswordChanged(Nothing) = "user.password_changed" @ 1 in User,
+    "The user may come in again."
+    UserEnabled(Nothing) = "user.enabled" @ 1 in User,
+    "The user may not come in: its sessions and streams ended here, and its tokens are refused."
+    UserDisabled(Nothing) = "user.disabled" @ 1 in User,
+    "The user is gone for good, and who it was is erased. Its tokens and memberships ended here."
+    UserDeleted(Nothing) = "user.deleted" @ 1 in User,
+    "Name, labels or external id of the tenant changed."
+    TenantUpdated(Change<TenantSettings>) = "tenant.updated" @ 1 in Tenant,
+    "The tenant is gone for good, and its name is free. It owned no domain."
+    TenantDeleted(Nothing) = "tenant.deleted" @ 1 in Tenant,
 }

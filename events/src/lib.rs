@@ -13,5 +13,6 @@ pub mod envelope;
 pub mod event;
 pub mod ids;
 pub mod operation;
+pub mod people;
 pub mod reject;
 pub mod time;

@@ -23,6 +23,12 @@ pub enum RightsChange {
     Lost(UserId, TenantId),
     /// A token stopped working.
     Revoked(TokenId),
+    /// A user may not come in any more.
+    Out(UserId),
+    /// A user is an administrator from now on, or no longer.
+    Admin(UserId, bool),
+    /// A tenant is gone.
+    Gone(TenantId),
 }
 
 impl RightsChange {
@@ -31,14 +37,26 @@ impl RightsChange {
     /// # Errors
     /// When an event that changes rights cannot be read: going on without it would show too much.
     pub fn of(e: &RawView<'_>) -> Result<Option<Self>, DecodeError> {
-        if !matches!(e.event_type, "tenant.member_added" | "tenant.member_removed" | "token.revoked") {
+        if !matches!(
+            e.event_type,
+            "tenant.member_added"
+                | "tenant.member_removed"
+                | "tenant.deleted"
+                | "token.revoked"
+                | "user.disabled"
+                | "user.deleted"
+                | "user.updated"
+        ) {
             return Ok(None);
         }
-        let tenant = TenantId::from_uuid(e.stream.id);
+        let (tenant, user) = (TenantId::from_uuid(e.stream.id), UserId::from_uuid(e.stream.id));
         Ok(match e.decode()? {
             Event::MemberAdded(member) => Some(Self::Gained(member.user, tenant)),
             Event::MemberRemoved(member) => Some(Self::Lost(member.user, tenant)),
             Event::TokenRevoked(revoked) => Some(Self::Revoked(revoked.token)),
+            Event::UserDisabled(_) | Event::UserDeleted(_) => Some(Self::Out(user)),
+            Event::UserUpdated(change) => Some(Self::Admin(user, change.after.admin)),
+            Event::TenantDeleted(_) => Some(Self::Gone(tenant)),
             _ => None,
         })
     }
@@ -51,6 +69,10 @@ pub enum Ended {
     Revoked,
     /// Its token's time is over.
     Expired,
+    /// Its user may not come in any more.
+    Out,
+    /// Its session is over.
+    SessionOver,
 }
 
 impl Ended {
@@ -59,6 +81,8 @@ impl Ended {
         match self {
             Self::Revoked => "token_revoked",
             Self::Expired => "token_expired",
+            Self::Out => "user_disabled",
+            Self::SessionOver => "session_over",
         }
     }
 }
@@ -69,6 +93,7 @@ pub struct Rights {
     caller: Caller,
     at: Position,
     revoked: bool,
+    out: bool,
     expires_at: Option<Timestamp>,
     version: u64,
 }
@@ -105,6 +130,7 @@ impl Rights {
         let token = who.caller.actor.token.map(TokenId::as_uuid);
         let row = sqlx::query(sql::RIGHTS).bind(user).bind(token).fetch_one(pool).await?;
         let mut caller = who.caller.clone();
+        let enabled: Option<bool> = row.try_get(5)?;
         if let Some(admin) = row.try_get::<Option<bool>, _>(1)? {
             caller.admin = admin;
             let tenants: Vec<Uuid> = row.try_get(2)?;
@@ -115,6 +141,8 @@ impl Rights {
             caller,
             at: Position::new(row.try_get(0)?),
             revoked: row.try_get(3)?,
+            // A user that is gone has no row.
+            out: user.is_some() && enabled != Some(true),
             expires_at: expires.map(Timestamp::from).or(who.expires_at),
             version: 0,
         })
@@ -148,6 +176,12 @@ impl Rights {
                     self.caller.tenants.remove(&tenant);
                     self.version += 1;
                 }
+                RightsChange::Gone(tenant) if self.caller.tenants.remove(&tenant) => self.version += 1,
+                RightsChange::Admin(user, admin) if self.caller.user() == Some(user) => {
+                    self.caller.admin = admin;
+                    self.version += 1;
+                }
+                RightsChange::Out(user) if self.caller.user() == Some(user) => self.out = true,
                 RightsChange::Revoked(token) if self.caller.actor.token == Some(token) => {
                     self.revoked = true;
                 }
@@ -161,6 +195,9 @@ impl Rights {
     pub fn ended(&self, now: Timestamp) -> Option<Ended> {
         if self.revoked {
             return Some(Ended::Revoked);
+        }
+        if self.out {
+            return Some(Ended::Out);
         }
         self.expires_at.is_some_and(|end| end <= now).then_some(Ended::Expired)
     }

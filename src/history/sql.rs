@@ -1,12 +1,13 @@
 //! Statements of the read side of history. A test prepares each against the migrated schema.
 
 /// $1 user, $2 token: the position, whether an administrator, its tenants, whether the token is
-/// revoked, when it expires. One statement, so that all of it is as of the position.
+/// revoked, when it expires, whether the user may come in. One statement, so that all of it is as of the position.
 pub(super) const RIGHTS: &str = "select (select coalesce(max(position), 0) from events), \
      (select admin from desired.users where id = $1), \
      array(select tenant_id from desired.members where user_id = $1), \
      $2::uuid is not null and exists (select from desired.tokens where id = $2 and revoked_at is not null), \
-     (select expires_at from desired.tokens where id = $2)";
+     (select expires_at from desired.tokens where id = $2), \
+     (select enabled from desired.users where id = $1)";
 
 /// $1 tenants (none: all), $2 user, $3 domain, $4 tenant, $5 actor, $6 token, $7 types, $8 operation, $9 from,
 /// $10 to, $11 words, $12 before, $13 how many: newest first. Planned anew each time, so that what is not asked

@@ -1,5 +1,6 @@
 //! Tenants, users, their memberships and tokens.
 
+use headwater_events::domain::destination::Network;
 use headwater_events::event::Labels;
 use headwater_events::ids::{Position, Revision, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
@@ -8,20 +9,32 @@ use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{at, maybe_at, sql, tenants};
-use crate::token::TokenHash;
+use super::{at, maybe_at, odd, sql, tenants};
+use crate::people::session::SessionId;
 
-/// Who holds a token, with the rights of now.
+/// Who holds a token or a session, with the rights of now.
 #[derive(Debug, Clone)]
 pub struct Holder {
-    /// The token.
-    pub token: TokenId,
+    /// The token, if it is one.
+    pub token: Option<TokenId>,
+    /// The session, if it is one.
+    pub session: Option<SessionId>,
     /// Whose it is.
     pub user: UserId,
     /// Administrator of the platform.
     pub admin: bool,
-    /// When the token stops working by itself.
+    /// Whether the user may come in.
+    pub enabled: bool,
+    /// When it stops working by itself.
     pub expires_at: Option<Timestamp>,
+    /// When it was used last, to the minute.
+    pub used_at: Timestamp,
+    /// After how many days without use it stops working.
+    pub max_unused_days: Option<u32>,
+    /// The networks from which it works; none: all.
+    pub networks: Vec<Network>,
+    /// What is stored of its secret.
+    pub stored: Vec<u8>,
     /// The tenants the user is a member of.
     pub tenants: Vec<TenantId>,
 }
@@ -41,6 +54,10 @@ pub struct StoredUser {
     pub created_at: Timestamp,
     /// The tenants it is a member of.
     pub tenants: Vec<TenantId>,
+    /// Its name, if it says one.
+    pub name: Option<String>,
+    /// Whether it may come in.
+    pub enabled: bool,
 }
 
 /// A token, without what its holder must show.
@@ -58,6 +75,12 @@ pub struct StoredToken {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// After how many days without use it stops working.
+    pub max_unused_days: Option<u32>,
+    /// The networks from which it works; none: all.
+    pub networks: Vec<Network>,
+    /// When it was used last, to the minute.
+    pub used_at: Option<Timestamp>,
 }
 
 /// A tenant.
@@ -99,21 +122,44 @@ pub struct TokenFilter {
     pub user: Option<UserId>,
 }
 
-/// The holder of a token that works (but for its expiry).
+/// The holder of a token or a session that is there: whether it works now is asked of it. Takes everything that may be
+/// stored of what was shown.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn holder(pool: &PgPool, hash: TokenHash) -> Result<Option<Holder>, sqlx::Error> {
-    let row = sqlx::query(sql::HOLDER).bind(hash.bytes().as_slice()).fetch_optional(pool).await?;
+pub async fn holder(
+    pool: &PgPool,
+    tokens: &[[u8; 32]],
+    sessions: &[[u8; 32]],
+) -> Result<Option<Holder>, sqlx::Error> {
+    let columns = |all: &[[u8; 32]]| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>();
+    let row =
+        sqlx::query(sql::HOLDER).bind(columns(tokens)).bind(columns(sessions)).fetch_optional(pool).await?;
     let Some(row) = row else { return Ok(None) };
     let tenants: Vec<Uuid> = row.try_get(4)?;
     Ok(Some(Holder {
-        token: TokenId::from_uuid(row.try_get(0)?),
+        token: row.try_get::<Option<Uuid>, _>(0)?.map(TokenId::from_uuid),
+        session: row.try_get::<Option<Uuid>, _>(5)?.map(SessionId),
         user: UserId::from_uuid(row.try_get(1)?),
         admin: row.try_get(2)?,
+        enabled: row.try_get(10)?,
         expires_at: maybe_at(&row, 3)?,
+        used_at: at(&row, 8)?,
+        max_unused_days: days(&row, 9)?,
+        networks: networks(&row, 7)?,
+        stored: row.try_get(6)?,
         tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
     }))
+}
+
+fn days(row: &PgRow, index: usize) -> Result<Option<u32>, sqlx::Error> {
+    Ok(row.try_get::<Option<i32>, _>(index)?.and_then(|days| u32::try_from(days).ok()))
+}
+
+/// What cannot be read is an error: a limit is never lost.
+fn networks(row: &PgRow, index: usize) -> Result<Vec<Network>, sqlx::Error> {
+    let texts: Vec<String> = row.try_get(index)?;
+    texts.iter().map(|text| text.parse().map_err(|_| odd("networks"))).collect()
 }
 
 /// Whether anything about tenants or users happened between two positions.
@@ -133,6 +179,8 @@ fn user_row(row: &PgRow) -> Result<StoredUser, sqlx::Error> {
         revision: Revision::new(row.try_get(3)?),
         created_at: at(row, 4)?,
         tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
+        name: row.try_get(6)?,
+        enabled: row.try_get(7)?,
     })
 }
 
@@ -191,6 +239,9 @@ pub async fn tokens(
             created_at: at(row, 3)?,
             expires_at: maybe_at(row, 4)?,
             revoked_at: maybe_at(row, 5)?,
+            max_unused_days: days(row, 6)?,
+            networks: networks(row, 7)?,
+            used_at: maybe_at(row, 8)?,
         })
     };
     query.fetch_all(pool).await?.iter().map(read).collect()

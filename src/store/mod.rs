@@ -9,6 +9,7 @@ mod edge;
 pub mod head;
 mod load;
 pub mod past;
+mod people;
 pub mod pool;
 pub mod raw;
 pub mod read;

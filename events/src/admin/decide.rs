@@ -1,6 +1,8 @@
 //! The decision itself.
 
-use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, operation, platform};
+use super::{
+    AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, operation, people, platform,
+};
 use crate::actor::{self, Access, Caller, Verb};
 use crate::domain::{Decided, Decision};
 use crate::edge::{self, EdgeCommand, PoolCreated};
@@ -68,6 +70,12 @@ pub fn decide(
         | AdminCommand::CreateUser { .. }
         | AdminCommand::CreateToken { .. }
         | AdminCommand::RevokeToken { .. } => account(view, command),
+        AdminCommand::UpdateUser { .. }
+        | AdminCommand::SetUserEnabled { .. }
+        | AdminCommand::DeleteUser { .. }
+        | AdminCommand::SetPassword { .. }
+        | AdminCommand::UpdateTenant { .. }
+        | AdminCommand::DeleteTenant { .. } => people::decide(view, command),
         AdminCommand::CreateCluster { cluster, .. } => cluster::create(view, command, cluster),
         AdminCommand::UpdateCluster { cluster, patch } => cluster::update(view, command, *cluster, patch),
         AdminCommand::SetClusterEnabled { cluster, enabled } => {
@@ -135,12 +143,19 @@ fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> 
             free(view, "user", "with this mail address")?;
             plain(view, command, vec![Event::UserCreated(UserCreated { admin: *admin })])
         }
-        AdminCommand::CreateToken { token, name, expires_at, .. } => {
-            if view.revision == Revision::ZERO {
+        AdminCommand::CreateToken { token, name, expires_at, limits, .. } => {
+            if view.revision == Revision::ZERO || !view.user_exists {
                 return Err(Reject::NotFound("the user".into()));
             }
-            refuse(name_faults(name, TOKEN_NAME_MAX_BYTES))?;
-            let created = TokenCreated { token: *token, name: name.clone(), expires_at: *expires_at };
+            let mut faults = name_faults(name, TOKEN_NAME_MAX_BYTES);
+            faults.extend(people::limit_faults(limits));
+            refuse(faults)?;
+            let created = TokenCreated {
+                token: *token,
+                name: name.clone(),
+                expires_at: *expires_at,
+                limits: limits.clone(),
+            };
             plain(view, command, vec![Event::TokenCreated(created)])
         }
         AdminCommand::RevokeToken { token, .. } => {
@@ -169,6 +184,7 @@ pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>
     let tenant = match command {
         AdminCommand::CreateTenant { id, .. } => Some(*id),
         AdminCommand::AddMember { tenant, .. } | AdminCommand::RemoveMember { tenant, .. } => Some(*tenant),
+        AdminCommand::UpdateTenant { tenant, .. } | AdminCommand::DeleteTenant { tenant } => Some(*tenant),
         _ => None,
     };
     let wrap = |event| NewEvent { stream: command.stream(), domain: None, tenant, operation: None, event };

@@ -5,10 +5,12 @@
 mod cluster;
 mod decide;
 mod operation;
+mod people;
 mod platform;
 
 pub use cluster::reach_faults;
 pub use decide::{decide, name_faults, permitted};
+pub use people::{PeopleView, TenantPatch, UserFacts, UserPatch};
 pub use platform::reason_faults;
 
 use crate::actor::Resource;
@@ -21,6 +23,7 @@ use crate::event::{
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
 };
+use crate::people::TokenLimits;
 use crate::time::Timestamp;
 
 /// Octets of a tenant's, cluster's or edge's name, at most.
@@ -138,6 +141,8 @@ pub enum AdminCommand {
         name: String,
         /// When it stops working by itself.
         expires_at: Option<Timestamp>,
+        /// When and from where it works.
+        limits: TokenLimits,
     },
     /// Revoke a token.
     RevokeToken {
@@ -147,6 +152,42 @@ pub enum AdminCommand {
         token: TokenId,
         /// Shown by its holder: possession suffices to revoke it.
         possessed: bool,
+    },
+    /// Change what is said of a user. Mail address and name travel beside the command, not in it.
+    UpdateUser {
+        /// Which.
+        user: UserId,
+        /// What.
+        patch: UserPatch,
+    },
+    /// Let a user in, or not.
+    SetUserEnabled {
+        /// Which.
+        user: UserId,
+        /// In or not.
+        enabled: bool,
+    },
+    /// Erase a user.
+    DeleteUser {
+        /// Which.
+        user: UserId,
+    },
+    /// Give a user another password. It travels beside the command, hashed.
+    SetPassword {
+        /// Whose.
+        user: UserId,
+    },
+    /// Change what is said of a tenant.
+    UpdateTenant {
+        /// Which.
+        tenant: TenantId,
+        /// What.
+        patch: TenantPatch,
+    },
+    /// Remove a tenant that owns nothing.
+    DeleteTenant {
+        /// Which.
+        tenant: TenantId,
     },
     /// Register a DNS cluster.
     CreateCluster {
@@ -279,6 +320,8 @@ pub struct AdminView {
     pub operation_terminal: bool,
     /// The edge as it is.
     pub edge: EdgeView,
+    /// The user or the tenant as it is.
+    pub people: PeopleView,
 }
 
 impl AdminCommand {
@@ -292,8 +335,13 @@ impl AdminCommand {
             | Self::Resume { .. } => StreamRef::PLATFORM,
             Self::CreateTenant { id, .. } => StreamRef::tenant(*id),
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => StreamRef::tenant(*tenant),
+            Self::UpdateTenant { tenant, .. } | Self::DeleteTenant { tenant } => StreamRef::tenant(*tenant),
             Self::CreateUser { id, .. } => StreamRef::user(*id),
             Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => StreamRef::user(*user),
+            Self::UpdateUser { user, .. }
+            | Self::SetUserEnabled { user, .. }
+            | Self::DeleteUser { user }
+            | Self::SetPassword { user } => StreamRef::user(*user),
             Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
             Self::UpdateCluster { cluster, .. }
             | Self::SetClusterEnabled { cluster, .. }
@@ -310,7 +358,8 @@ impl AdminCommand {
     fn resource(&self) -> Resource {
         match self {
             Self::CreateToken { user, .. } => Resource::User(*user),
-            Self::RevokeToken { user, .. } => Resource::User(*user),
+            Self::RevokeToken { user, .. } | Self::SetPassword { user } => Resource::User(*user),
+            Self::UpdateUser { user, patch } if patch.is_own() => Resource::User(*user),
             _ => Resource::Platform,
         }
     }

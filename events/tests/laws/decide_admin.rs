@@ -26,7 +26,13 @@ fn tenant(name: &str) -> AdminCommand {
 }
 
 fn token(user: UserId, name: &str) -> AdminCommand {
-    AdminCommand::CreateToken { user, token: TOKEN, name: name.into(), expires_at: None }
+    AdminCommand::CreateToken {
+        user,
+        token: TOKEN,
+        name: name.into(),
+        expires_at: None,
+        limits: Default::default(),
+    }
 }
 
 fn cluster(file: &str, dns: &str) -> AdminCommand {

@@ -18,6 +18,7 @@ use headwater_events::event::*;
 use headwater_events::ids::{
     CertificateId, ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
 };
+use headwater_events::people::*;
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -121,7 +122,12 @@ fn account_samples() -> Vec<Event> {
         Event::MemberAdded(MemberAdded { user }),
         Event::MemberRemoved(MemberRemoved { user }),
         Event::UserCreated(UserCreated { admin: true }),
-        Event::TokenCreated(TokenCreated { token, name: "ci".into(), expires_at: Some(AT) }),
+        Event::TokenCreated(TokenCreated {
+            token,
+            name: "ci".into(),
+            expires_at: Some(AT),
+            limits: TokenLimits::default(),
+        }),
         Event::TokenRevoked(TokenRevoked { token }),
         Event::OperationFinished(OperationFinished {
             operation: OperationId::from_uuid(id(4)),
@@ -148,6 +154,23 @@ fn account_samples() -> Vec<Event> {
             after: identity(60),
             generation: 1,
         }),
+    ]
+}
+
+fn people_samples() -> Vec<Event> {
+    let tenant = |name: &str| TenantSettings { name: name.into(), labels: labels(), external_id: None };
+    vec![
+        Event::UserUpdated(Change {
+            before: UserSettings { admin: true },
+            after: UserSettings { admin: false },
+        }),
+        Event::ProfileChanged(ProfileChanged { fields: vec!["email".into(), "name".into()] }),
+        Event::PasswordChanged(Nothing {}),
+        Event::UserEnabled(Nothing {}),
+        Event::UserDisabled(Nothing {}),
+        Event::UserDeleted(Nothing {}),
+        Event::TenantUpdated(Change { before: tenant("Acme"), after: tenant("Acme Ltd") }),
+        Event::TenantDeleted(Nothing {}),
     ]
 }
 
@@ -331,6 +354,7 @@ fn every_event_that_was_ever_written_is_read_and_written_the_same() {
     let samples = [
         domain_samples(),
         account_samples(),
+        people_samples(),
         target_samples(),
         site_samples(),
         certificate_samples(),

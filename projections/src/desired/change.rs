@@ -1,7 +1,7 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
-use super::edges;
+use super::{edges, people};
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
@@ -362,9 +362,13 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             let (scope, of) = pause_key(&pause.scope);
             json!({"do": "resume", "scope": scope, "id": of})
         }
-        _ => return,
+        _ => {
+            changes.others.extend(people::change(e));
+            return;
+        }
     };
     changes.others.push(change);
+    changes.others.extend(people::further(e));
 }
 
 /// The key of a pause's row.

@@ -28,6 +28,7 @@ const COLUMNS: &[Column] = &[
     ("USER", "/user"),
     ("CREATED", "/created_at"),
     ("EXPIRES", "/expires_at"),
+    ("LAST USED", "/last_used_at"),
 ];
 
 /// What can be done with tokens.
@@ -48,7 +49,7 @@ pub enum TokenCommand {
     /// Makes a token for yourself and prints it; it is shown only now
     #[command(after_help = "Examples:
   headwater token create backup --output /etc/backup/headwater.token
-  headwater token create ci --expires-at 2027-01-01T00:00:00Z")]
+  headwater token create ci --expires-at 2027-01-01T00:00:00Z --max-unused-days 30 --network 192.0.2.0/24")]
     Create(CreateArgs),
     /// Revokes a token
     #[command(after_help = "Examples:
@@ -65,6 +66,12 @@ pub struct CreateArgs {
     /// When it stops working (RFC 3339) [default: never]
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
+    /// It stops working after so many days without use [default: never]
+    #[arg(long, value_name = "DAYS")]
+    max_unused_days: Option<u32>,
+    /// It works from this network alone, as 192.0.2.0/24; may be repeated
+    #[arg(long, value_name = "NETWORK")]
+    network: Vec<String>,
     /// Into this new file, which only you can read, in place of stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -107,6 +114,12 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     let mut body = json!({"name": args.name});
     if let Some(time) = &args.expires_at {
         body["expires_at"] = json!(time);
+    }
+    if let Some(days) = args.max_unused_days {
+        body["max_unused_days"] = json!(days);
+    }
+    if !args.network.is_empty() {
+        body["networks"] = json!(args.network);
     }
     let call = Call::post(&["me", "tokens"])?.json(&body);
     if args.common.dry_run {
