@@ -14,12 +14,14 @@ pub(super) const VERIFIER_OF: &str =
 /// either comes first or finds the session.
 pub(super) const BEGIN: &str = "with who as ( \
          select u.id from desired.users u join credentials c on c.user_id = u.id and c.kind = 'password' \
-         where u.id = $2 and u.enabled and c.verifier = $3 for share), \
+         where u.id = $2::uuid and u.enabled and c.verifier = $3::text for share), \
      seen as ( \
          insert into access_log as t (minute, digest, kind, user_id, ip, agent, route, times, first_at, last_at) \
-         select date_trunc('minute', $5::timestamptz), $7, 'login', who.id, $8, $9, $10, 1, $5, $5 from who \
+         select date_trunc('minute', $5::timestamptz), $7::bytea, 'login', who.id, $8::text, $9::text, $10::text, 1, \
+         $5::timestamptz, $5::timestamptz from who \
          on conflict (minute, digest) do update set times = t.times + 1, last_at = excluded.last_at) \
-     insert into sessions (id, user_id, hash, created_at, used_at, ends_at) select $1, who.id, $4, $5, $5, $6 from who";
+     insert into sessions (id, user_id, hash, created_at, used_at, ends_at) \
+         select $1::uuid, who.id, $4::bytea, $5::timestamptz, $5::timestamptz, $6::timestamptz from who";
 
 /// $1 user, $2 how many.
 pub(super) const KEEP_NEWEST: &str = "delete from sessions where user_id = $1 and id not in \
@@ -36,10 +38,10 @@ pub(super) const IS_OPEN: &str = "select exists (select from sessions s join des
      where s.id = $1 and u.enabled)";
 
 /// $1 key, $2 quota of a minute. What is left, and one less than that, below zero, where nothing could be taken.
-pub(super) const TAKE_LOGIN: &str = "insert into login_rates as t (key, tokens, at) values ($1, $2 - 1, clock_timestamp()) \
+pub(super) const TAKE_LOGIN: &str = "insert into login_rates as t (key, tokens, at) values ($1::bytea, $2::double precision - 1, clock_timestamp()) \
      on conflict (key) do update set at = clock_timestamp(), \
-         tokens = least($2, t.tokens + case when t.tokens < 0 then 1 else 0 end \
-             + extract(epoch from clock_timestamp() - t.at)::double precision * $2 / 60) - 1 \
+         tokens = least($2::double precision, t.tokens + case when t.tokens < 0 then 1 else 0 end \
+             + extract(epoch from clock_timestamp() - t.at)::double precision * $2::double precision / 60) - 1 \
      returning tokens";
 
 /// $1 tokens, $2 times, pairwise. Not more often than once in most of a minute, whoever saw it.

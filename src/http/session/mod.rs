@@ -117,7 +117,6 @@ async fn begin(
     let found = session::verifier(&app.pool, asked.email.as_str()).await?;
     let (user, verifier) = found.map_or((None, None), |(user, verifier)| (Some(user), verifier));
     let is_right = app.passwords.verify(asked.password, verifier.clone()).await?;
-    fail::fail_point!("login.verified");
     let refused = |entry: Entry| {
         identity.note(Entry { user, ..entry });
         Problem::unauthenticated("the mail address or the password is wrong")

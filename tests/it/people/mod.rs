@@ -2,6 +2,7 @@
 //! is seen of all of them.
 
 mod access;
+mod crash;
 mod limits;
 mod sessions;
 mod tokens;

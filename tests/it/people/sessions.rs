@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use headwater::cli::sse::SseParser;
 use headwater::history::hub;
+use headwater::people::seen::{Entry, Kind};
+use headwater::people::session::{self, NewSession, SessionId};
+use headwater::secret::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -11,7 +14,8 @@ use sqlx::AssertSqlSafe;
 use super::{Browser, PASSWORD, login, login_at, person, set_password};
 use crate::support::{Answer, TestApi, eventually};
 
-const HOUR: i64 = 3_600_000;
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
 
 #[tokio::test]
 async fn a_session_is_a_caller_like_any_other() {
@@ -202,17 +206,17 @@ async fn a_session_ends_by_itself() {
     let api = TestApi::start("[accounts]\nsession_hours = 4\nsession_idle_minutes = 60\n").await;
     let (_, _, ann) = person(&api, "ann@example.test").await;
     let me = || ann.send(&api, Method::GET, "/api/me", Value::Null);
-    for hours in [1, 2, 3] {
-        api.clock.turn(hours * HOUR - 60_000);
+    for minutes in [50, 100, 150, 200] {
+        api.clock.turn(minutes * MINUTE);
         me().await.expect(200);
         // A use is noted once a minute by the machine's clock, which does not turn: this one was at another process.
         sqlx::query("update sessions set used_at = created_at + make_interval(secs => $1)")
-            .bind((hours * 3_600 - 60) as f64)
+            .bind((minutes * 60) as f64)
             .execute(&api.app.pool)
             .await
             .unwrap();
         // So that nothing that was looked up is believed any longer.
-        api.call(Method::PATCH, "/api/me", json!({"name": hours.to_string()})).await.expect(200);
+        api.call(Method::PATCH, "/api/me", json!({"name": minutes.to_string()})).await.expect(200);
     }
     api.clock.turn(4 * HOUR + 1_000);
     me().await.expect_problem(401, "unauthenticated");
@@ -226,7 +230,12 @@ async fn a_session_ends_by_itself() {
 async fn last_words(mut answer: reqwest::Response) -> String {
     let mut parser = SseParser::new("");
     let mut said = String::new();
-    while let Ok(Some(piece)) = answer.chunk().await {
+    let since = tokio::time::Instant::now();
+    let limit = std::time::Duration::from_secs(30);
+    while let Some(piece) =
+        tokio::time::timeout(limit, answer.chunk()).await.expect("the stream does not end").ok().flatten()
+    {
+        assert!(since.elapsed() < limit, "the stream does not end");
         for event in parser.feed(&piece) {
             if event.event == "bye" {
                 said = event.data;
@@ -301,6 +310,46 @@ async fn a_session_is_one_for_all_processes() {
     ann.send(&api, Method::PATCH, "/api/me", json!({"name": "Ann"})).await.expect(200);
 }
 
+/// Between the check of a password and the session it gives, the user may be disabled or given another password.
+#[tokio::test]
+async fn a_session_does_not_begin_on_what_counts_no_longer() {
+    let api = TestApi::start("").await;
+    let (user, _, _) = person(&api, "ann@example.test").await;
+    let verifier = session::verifier_of(&api.app.pool, user).await.unwrap().unwrap();
+    let begin = |verifier: &Secret| {
+        let new = NewSession {
+            id: SessionId(uuid::Uuid::now_v7()),
+            user,
+            verifier: verifier.clone(),
+            stored: rand::random(),
+            now: api.app.clock.now(),
+            life: std::time::Duration::from_secs(60),
+        };
+        let entry =
+            Entry { kind: Kind::Login, user: Some(user), token: None, ip: None, agent: None, route: None };
+        let pool = api.app.pool.clone();
+        async move { session::begin(&pool, &new, &entry).await.unwrap() }
+    };
+    assert!(begin(&verifier).await);
+    let path = format!("/api/users/{user}");
+    api.call(Method::POST, &format!("{path}/disable"), Value::Null).await.expect(200);
+    assert!(!begin(&verifier).await);
+    api.call(Method::POST, &format!("{path}/enable"), Value::Null).await.expect(200);
+    assert!(begin(&verifier).await);
+    set_password(&api, user, PASSWORD).await;
+    assert!(!begin(&verifier).await, "the same password by another hash is another one");
+    let count: i64 =
+        sqlx::query_scalar("select count(*) from sessions").fetch_one(&api.app.pool).await.unwrap();
+    assert_eq!(count, 0);
+    let verifier = session::verifier_of(&api.app.pool, user).await.unwrap().unwrap();
+    for _ in 0..session::SESSIONS_MAX_COUNT + 5 {
+        assert!(begin(&verifier).await);
+    }
+    let count: i64 =
+        sqlx::query_scalar("select count(*) from sessions").fetch_one(&api.app.pool).await.unwrap();
+    assert_eq!(count, session::SESSIONS_MAX_COUNT);
+}
+
 /// What a subscriber of traces has written.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
@@ -326,6 +375,8 @@ async fn no_secret_is_anywhere() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let api = TestApi::start("").await;
     let (user, token, first) = person(&api, "ann@example.test").await;
+    // What tests beside this one, which have no subscriber, have made of the places that are told of.
+    tracing::callsite::rebuild_interest_cache();
     let ann = Browser::of(&login(&api, "ann@example.test", PASSWORD).await.expect(200));
     login(&api, "ann@example.test", "canary wrong password").await.expect(401);
     let new = "canary new password";
