@@ -230,6 +230,17 @@ impl Watch {
     }
 }
 
+/// Why a stream is over, whatever the log says.
+async fn over(app: &App, session: Option<&mut Watch>) -> Option<&'static str> {
+    if app.stop.is_cancelled() {
+        return Some("stopping");
+    }
+    match session {
+        Some(session) if session.is_over(app).await => Some(Ended::SessionOver.reason()),
+        _ => None,
+    }
+}
+
 /// How long until a time, by the process's clock.
 fn until(app: &App, end: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(end.millis_since(app.clock.now())).unwrap_or(0))
@@ -273,14 +284,8 @@ fn blocks(
             }
             // Marked before the pull, so that a move during it wakes the wait below.
             tail.borrow_and_update();
-            if app.stop.is_cancelled() {
-                yield Ok(bye("stopping"));
-                return;
-            }
-            if let Some(session) = &mut session
-                && session.is_over(&app).await
-            {
-                yield Ok(bye(Ended::SessionOver.reason()));
+            if let Some(reason) = over(&app, session.as_mut()).await {
+                yield Ok(bye(reason));
                 return;
             }
             let pause = match reader.pull().await {

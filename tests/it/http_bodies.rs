@@ -212,7 +212,7 @@ fn accounts() -> Vec<Row> {
             vec![
                 ("/expires_at", "invalid_time"),
                 ("/name", "invalid_name"),
-                ("/networks", "unsupported"),
+                ("/networks", "invalid_type"),
                 ("/scopes", "unsupported"),
                 ("/y", "unknown_field"),
             ],
@@ -228,6 +228,70 @@ fn accounts() -> Vec<Row> {
             "/api/tokens/revoke",
             json!({"token": 1, "x": 2}),
             vec![("/token", wrong), ("/x", "unknown_field")],
+        ),
+    ]
+}
+
+fn people() -> Vec<Row> {
+    let wrong = "invalid_type";
+    vec![
+        (
+            "post",
+            "/api/me/tokens",
+            json!({"name": 1, "max_unused_days": 0, "networks": ["192.0.2.1/24", 1]}),
+            vec![
+                ("/max_unused_days", "out_of_range"),
+                ("/name", wrong),
+                ("/networks/0", "invalid_network"),
+                ("/networks/1", wrong),
+            ],
+        ),
+        (
+            "patch",
+            "/api/me",
+            json!({"name": "\n", "admin": 1}),
+            vec![("/admin", "unknown_field"), ("/name", "invalid_name")],
+        ),
+        (
+            "put",
+            "/api/me/password",
+            json!({"new": "\ta", "x": 1}),
+            vec![
+                ("/current", "missing"),
+                ("/new", "password_control_character"),
+                ("/new", "password_too_short"),
+                ("/x", "unknown_field"),
+            ],
+        ),
+        (
+            "patch",
+            "/api/users/{id}",
+            json!({"email": "x", "admin": 1, "name": [], "password": "short", "x": 2}),
+            vec![
+                ("/admin", wrong),
+                ("/email", "invalid_email"),
+                ("/name", wrong),
+                ("/password", "password_too_short"),
+                ("/password", "stands_alone"),
+                ("/x", "unknown_field"),
+            ],
+        ),
+        (
+            "patch",
+            "/api/tenants/{id}",
+            json!({"name": "", "labels": {"a": 1}, "external_id": 2, "x": 3}),
+            vec![
+                ("/external_id", wrong),
+                ("/labels/a", wrong),
+                ("/name", "invalid_name"),
+                ("/x", "unknown_field"),
+            ],
+        ),
+        (
+            "post",
+            "/api/auth/login",
+            json!({"email": "x", "password": 1, "y": 2}),
+            vec![("/email", "invalid_email"), ("/password", wrong), ("/y", "unknown_field")],
         ),
     ]
 }
@@ -397,7 +461,8 @@ async fn every_fault_of_every_body_is_told_at_once() {
     let head = api.head().await;
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     for (method, path, body, mut expected) in
-        [rrsets(), batches(), domains(), accounts(), clusters(), pauses(), sites(), edges()].concat()
+        [rrsets(), batches(), domains(), accounts(), people(), clusters(), pauses(), sites(), edges()]
+            .concat()
     {
         seen.insert((method.to_owned(), path.to_owned()));
         let target = path.replace("{d}", "example.test").replace("{name}", "www").replace("{type}", "A");
