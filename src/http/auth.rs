@@ -94,7 +94,7 @@ struct Kept {
 /// Why somebody is not let in.
 pub struct Refused {
     /// What is answered.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
     /// Something that could be a token or a session was shown: worth a line in the access log.
     well_formed: bool,
     /// Whose it is, where that is known.
@@ -103,7 +103,7 @@ pub struct Refused {
 
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
-        Self { problem, well_formed: false, whose: None }
+        Self { problem: problem.into(), well_formed: false, whose: None }
     }
 }
 
@@ -115,24 +115,22 @@ enum Shown {
 
 impl Shown {
     /// What it shows; what is no token and no session is refused without a look-up.
-    fn read(headers: &HeaderMap) -> Result<Self, Refused> {
+    fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         if let Some(shown) = headers.get(header::AUTHORIZATION) {
             let shown = shown.to_str().map_err(|_| unknown_token())?;
             let hash = match shown.split_once(' ') {
                 Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token::hash(token.trim()),
                 _ => None,
             };
-            return hash.map(|hash| Self::Token(*hash.bytes())).ok_or_else(|| unknown_token().into());
+            return hash.map(|hash| Self::Token(*hash.bytes())).ok_or_else(unknown_token);
         }
         match cookie::shown(headers) {
             Some(Ok(secret)) => {
                 let digest = secret.digest();
                 Ok(Self::Session(secret, digest))
             }
-            Some(Err(())) => Err(Problem::unauthenticated("the session is unknown or over: log in").into()),
-            None => {
-                Err(Problem::unauthenticated("show a token: Authorization: Bearer hw_…, or log in").into())
-            }
+            Some(Err(())) => Err(Problem::unauthenticated("the session is unknown or over: log in")),
+            None => Err(Problem::unauthenticated("show a token: Authorization: Bearer hw_…, or log in")),
         }
     }
 
@@ -230,10 +228,13 @@ impl Identity {
     ) -> Result<Authenticated, Refused> {
         let shown = Shown::read(headers)?;
         let Some(holder) = self.holder(&shown).await? else {
-            return Err(Refused { problem: shown.unknown(), well_formed: true, whose: None });
+            return Err(Refused { problem: shown.unknown().into(), well_formed: true, whose: None });
         };
-        let refused =
-            |problem| Refused { problem, well_formed: true, whose: Some((holder.user, holder.token)) };
+        let refused = |problem: Problem| Refused {
+            problem: problem.into(),
+            well_formed: true,
+            whose: Some((holder.user, holder.token)),
+        };
         let now = self.0.app.clock.now();
         let unused = match (&holder.session, holder.max_unused_days) {
             (Some(_), _) => Some(self.0.app.config.accounts.session_idle),
@@ -338,7 +339,7 @@ pub async fn layer(State(gate): State<Gate>, request: Request, next: Next) -> Re
                 let (user, token) = refused.whose.unzip();
                 gate.identity.note(Entry { user, token: token.flatten(), ..entry(Kind::Denied, &parts) });
             }
-            return refused.problem.into_response();
+            return (*refused.problem).into_response();
         }
     };
     let forbidden = Entry {

@@ -235,10 +235,8 @@ async fn over(app: &App, session: Option<&mut Watch>) -> Option<&'static str> {
     if app.stop.is_cancelled() {
         return Some("stopping");
     }
-    match session {
-        Some(session) if session.is_over(app).await => Some(Ended::SessionOver.reason()),
-        _ => None,
-    }
+    let is_over = session?.is_over(app).await;
+    is_over.then(|| Ended::SessionOver.reason())
 }
 
 /// How long until a time, by the process's clock.
