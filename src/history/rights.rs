@@ -24,6 +24,12 @@ pub enum RightsChange {
     Domain(UserId, DomainId, Option<Role>),
     /// A token stopped working.
     Revoked(TokenId),
+    /// A user may not come in any more.
+    Out(UserId),
+    /// A user is an administrator from now on, or no longer.
+    Admin(UserId, bool),
+    /// A tenant is gone.
+    Gone(TenantId),
 }
 
 impl RightsChange {
@@ -34,10 +40,14 @@ impl RightsChange {
     pub fn of(e: &RawView<'_>) -> Result<Option<Self>, DecodeError> {
         let of_members =
             |kind: &str| e.event_type.strip_prefix(kind).is_some_and(|rest| rest.starts_with("member_"));
-        if !of_members("tenant.") && !of_members("domain.") && e.event_type != "token.revoked" {
+        let of_others = matches!(
+            e.event_type,
+            "tenant.deleted" | "token.revoked" | "user.disabled" | "user.deleted" | "user.updated"
+        );
+        if !of_members("tenant.") && !of_members("domain.") && !of_others {
             return Ok(None);
         }
-        let tenant = TenantId::from_uuid(e.stream.id);
+        let (tenant, user) = (TenantId::from_uuid(e.stream.id), UserId::from_uuid(e.stream.id));
         let of_tenant = |user, role| Some(Self::Tenant(user, tenant, role));
         let of_domain = |user, role| e.domain.map(|(domain, _)| Self::Domain(user, domain, role));
         Ok(match e.decode()? {
@@ -48,6 +58,9 @@ impl RightsChange {
             Event::DomainMemberChanged(member) => of_domain(member.user, Some(member.after)),
             Event::DomainMemberRemoved(member) => of_domain(member.user, None),
             Event::TokenRevoked(revoked) => Some(Self::Revoked(revoked.token)),
+            Event::UserDisabled(_) | Event::UserDeleted(_) => Some(Self::Out(user)),
+            Event::UserUpdated(change) => Some(Self::Admin(user, change.after.admin)),
+            Event::TenantDeleted(_) => Some(Self::Gone(tenant)),
             _ => None,
         })
     }
@@ -60,6 +73,10 @@ pub enum Ended {
     Revoked,
     /// Its token's time is over.
     Expired,
+    /// Its user may not come in any more.
+    Out,
+    /// Its session is over.
+    SessionOver,
 }
 
 impl Ended {
@@ -68,6 +85,8 @@ impl Ended {
         match self {
             Self::Revoked => "token_revoked",
             Self::Expired => "token_expired",
+            Self::Out => "user_disabled",
+            Self::SessionOver => "session_over",
         }
     }
 }
@@ -78,6 +97,7 @@ pub struct Rights {
     caller: Caller,
     at: Position,
     revoked: bool,
+    out: bool,
     expires_at: Option<Timestamp>,
     version: u64,
 }
@@ -114,6 +134,7 @@ impl Rights {
         let token = who.caller.actor.token.map(TokenId::as_uuid);
         let row = sqlx::query(sql::RIGHTS).bind(user).bind(token).fetch_one(pool).await?;
         let mut caller = who.caller.clone();
+        let enabled: Option<bool> = row.try_get(6)?;
         if let Some(admin) = row.try_get::<Option<bool>, _>(1)? {
             caller.admin = admin;
             caller.tenants = row.try_get::<Json<BTreeMap<TenantId, Role>>, _>(2)?.0;
@@ -124,6 +145,8 @@ impl Rights {
             caller,
             at: Position::new(row.try_get(0)?),
             revoked: row.try_get(4)?,
+            // A user that is gone has no row.
+            out: user.is_some() && enabled != Some(true),
             expires_at: expires.map(Timestamp::from).or(who.expires_at),
             version: 0,
         })
@@ -157,6 +180,14 @@ impl Rights {
                     set(&mut self.caller.domains, domain, role);
                     self.version += 1;
                 }
+                RightsChange::Gone(tenant) if self.caller.tenants.remove(&tenant).is_some() => {
+                    self.version += 1
+                }
+                RightsChange::Admin(user, admin) if self.caller.user() == Some(user) => {
+                    self.caller.admin = admin;
+                    self.version += 1;
+                }
+                RightsChange::Out(user) if self.caller.user() == Some(user) => self.out = true,
                 RightsChange::Revoked(token) if self.caller.actor.token == Some(token) => {
                     self.revoked = true;
                 }
@@ -170,6 +201,9 @@ impl Rights {
     pub fn ended(&self, now: Timestamp) -> Option<Ended> {
         if self.revoked {
             return Some(Ended::Revoked);
+        }
+        if self.out {
+            return Some(Ended::Out);
         }
         self.expires_at.is_some_and(|end| end <= now).then_some(Ended::Expired)
     }

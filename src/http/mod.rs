@@ -3,9 +3,11 @@
 
 pub mod audit;
 pub mod auth;
+pub mod client;
 pub mod events;
 pub mod operations;
 pub mod problem;
+pub mod session;
 pub mod stall;
 pub mod stream;
 
@@ -13,6 +15,7 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod access_log;
 mod cache;
 mod cells;
 mod clusters;

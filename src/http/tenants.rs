@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
-use headwater_events::admin::AdminCommand;
+use headwater_events::admin::{AdminCommand, TenantPatch};
 use headwater_events::ids::{TenantId, UserId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -14,20 +14,21 @@ use super::auth::Authenticated;
 use super::body::NoBody;
 use super::dto::Receipt;
 use super::dto::account::{Member, NewTenant, PutMember, Tenant};
+use super::dto::person::PatchTenant;
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::{IdPath, PairPath};
 use super::query::{NoQuery, Query};
 use super::{Problem, answer, page};
 use crate::app::App;
-use crate::command::Command;
+use crate::command::{Aside, Command};
 use crate::query::accounts::{self, StoredMember, StoredTenant, TenantFilter};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(get))
+        .routes(routes!(get, patch, delete))
         .routes(routes!(members))
         .routes(routes!(member, add, remove))
 }
@@ -92,6 +93,40 @@ async fn get(
     _: Query<NoQuery>,
 ) -> Result<Json<Tenant>, Problem> {
     Ok(Json(visible(&app, &auth, id, Verb::Read).await?.into()))
+}
+
+/// Rename a tenant, or change its labels or external id (administrators).
+#[utoipa::path(patch, path = "/api/tenants/{id}", tag = "tenants", params(("id" = Uuid, Path)),
+    request_body = PatchTenant, responses((status = 200, body = Tenant)))]
+async fn patch(
+    State(app): State<App>,
+    IdPath(id): IdPath<TenantId>,
+    mutation: Mutation<TenantPatch>,
+) -> Result<Response, Problem> {
+    let (mutation, patch) = mutation.split();
+    visible(&app, &mutation.auth, id, Verb::Write).await?;
+    let aside = match &patch.name {
+        Some(name) => Aside::TenantRenamed { tenant: id, name: name.clone() },
+        None => Aside::Nothing,
+    };
+    let command = AdminCommand::UpdateTenant { tenant: id, patch };
+    match mutation.submit(&app, Command::Admin { command, aside }).await? {
+        Submitted::Done(outcome) => Ok(answer::resource(&outcome, &Tenant::from(one(&app, id).await?))),
+        plan => Ok(plan.into_response()),
+    }
+}
+
+/// Remove a tenant that owns no domain (administrators). Its memberships end.
+#[utoipa::path(delete, path = "/api/tenants/{id}", tag = "tenants", params(("id" = Uuid, Path)),
+    responses((status = 200, body = Receipt)))]
+async fn delete(
+    State(app): State<App>,
+    IdPath(id): IdPath<TenantId>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Tenant(id), format!("tenant {id}"))?;
+    let (command, aside) = (AdminCommand::DeleteTenant { tenant: id }, Aside::TenantGone { tenant: id });
+    Ok(mutation.submit(&app, Command::Admin { command, aside }).await?.into_response())
 }
 
 /// Members of a tenant.

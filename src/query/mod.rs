@@ -1,6 +1,7 @@
 //! Reads of `desired` for the API: rows in, values out. Who may see them is asked by the caller; a list takes the
 //! domains that may be seen.
 
+pub mod access;
 pub mod accounts;
 pub mod clusters;
 pub mod deployments;

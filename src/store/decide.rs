@@ -324,6 +324,20 @@ fn beside(aside: &Aside) -> Option<serde_json::Value> {
         Aside::TokenSecret { token, user, hash } => {
             json!({"do": "token_secret", "id": token, "user": user, "hash": hex::encode(hash)})
         }
+        Aside::Profile { user, email, name } => {
+            let mut change = json!({"do": "user_profile", "id": user, "email": email});
+            if let Some(name) = name {
+                change["name"] = json!(name);
+            }
+            change
+        }
+        Aside::Password { user, verifier, keep } => {
+            json!({"do": "user_password", "id": user, "verifier": verifier.expose(), "keep": keep})
+        }
+        Aside::UserOut { user } => json!({"do": "user_out", "id": user}),
+        Aside::UserGone { user } => json!({"do": "user_forgotten", "id": user}),
+        Aside::TenantRenamed { tenant, name } => json!({"do": "tenant_renamed", "id": tenant, "name": name}),
+        Aside::TenantGone { tenant } => json!({"do": "tenant_forgotten", "id": tenant}),
         Aside::EdgeToken { edge, hash, seconds } => {
             json!({"do": "edge_token", "id": edge, "hash": hex::encode(hash), "seconds": seconds})
         }

@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, member, past, row, sites, sql};
+use super::{edge, member, past, people, row, sites, sql};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -72,7 +72,7 @@ pub(super) async fn load(
     heads(connection, &streams, &mut loaded).await?;
     for (index, request) in requests.iter().enumerate() {
         if let Command::Admin { command, aside } = &request.command {
-            let mut view = admin(connection, command, aside).await?;
+            let mut view = admin(connection, command, aside, lock).await?;
             view.revision =
                 loaded.heads.get(&command.stream().id).map_or(Revision::ZERO, |head| head.revision);
             loaded.admin.insert(index, view);
@@ -284,6 +284,7 @@ async fn name(
     if lock {
         let got: bool = sqlx::query_scalar(sql::LOCK_NAME)
             .bind(relatives_key(&create.name))
+            .bind(people::tenant_key(create.tenant.as_uuid()))
             .fetch_one(&mut *connection)
             .await?;
         if !got {
@@ -330,8 +331,12 @@ pub(super) fn claimed<'a>(
         (AdminCommand::CreateCluster { cluster, .. }, _) => {
             Some((Namespace::Cluster, (&cluster.name).into()))
         }
-        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
+        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. })
+        | (AdminCommand::UpdateUser { .. }, crate::command::Aside::Profile { email: Some(email), .. }) => {
             Some((Namespace::Email, email.into()))
+        }
+        (AdminCommand::UpdateTenant { patch, .. }, _) => {
+            patch.name.as_ref().map(|name| (Namespace::Tenant, name.into()))
         }
         (AdminCommand::RequestOperation { requested, .. }, _) => {
             let name = requested.projection.name();
@@ -358,6 +363,7 @@ async fn admin(
     connection: &mut PgConnection,
     command: &AdminCommand,
     aside: &crate::command::Aside,
+    lock: bool,
 ) -> Result<AdminView, sqlx::Error> {
     let mut view = AdminView::default();
     if let Some((ns, name)) = claimed(command, aside) {
@@ -366,7 +372,7 @@ async fn admin(
             .bind(name.as_ref())
             .fetch_optional(&mut *connection)
             .await?;
-        view.name_taken = holder.is_some();
+        view.name_taken = holder.is_some_and(|holder| holder != command.stream().id);
         view.holder = holder;
         // The name of an edge that is gone is free; what is claimed then is claimed from it.
         if let (Namespace::Edge, Some(holder)) = (ns, holder)
@@ -420,7 +426,7 @@ async fn admin(
         AdminCommand::Edge { edge, command } => {
             view.edge = edge::view(connection, edge.as_uuid(), command).await?;
         }
-        _ => {}
+        _ => people::view(connection, command, aside, lock, &mut view).await?,
     }
     Ok(view)
 }

@@ -10,6 +10,7 @@ pub mod head;
 mod load;
 mod member;
 pub mod past;
+mod people;
 pub mod pool;
 pub mod raw;
 pub mod read;

@@ -98,8 +98,9 @@ pub(super) const HOLDERS: &str = concat!(
     " from claims c join desired.domains d on d.id = c.holder where c.ns = 1 and c.name = $1"
 );
 
-/// $1 a key: serializes claims of names that lie above or below each other.
-pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($1))";
+/// $1 a key: serializes claims of names that lie above or below each other. $2 a key that others share.
+pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($1)) \
+     and pg_try_advisory_lock_shared(7003, hashtext($2))";
 
 /// $1 a stream's id. Waits, so nothing else may be held.
 pub(super) const LOCK_STREAM: &str = "select pg_advisory_lock(7003, hashtext($1))";
@@ -131,7 +132,8 @@ pub(super) const GENERATION: &str = "select generation from desired.platform";
 pub(super) const CLAIM: &str = "select holder from claims where ns = $1 and name = $2";
 
 /// $1 user, $2 tenant.
-pub(super) const MEMBER: &str = "select exists (select from desired.users where id = $1), \
+pub(super) const MEMBER: &str = "select exists (select from desired.users where id = $1) \
+         and exists (select from desired.tenants where id = $2), \
      (select role from desired.members where user_id = $1 and tenant_id = $2)";
 
 /// $1 user, $2 domain.
@@ -141,6 +143,20 @@ pub(super) const DOMAIN_MEMBER: &str = "select exists (select from desired.users
 /// $1 token, $2 user.
 pub(super) const TOKEN_ACTIVE: &str =
     "select exists (select from desired.tokens where id = $1 and user_id = $2 and revoked_at is null)";
+
+/// $1 user: what it is, and how many other administrators may come in.
+pub(super) const USER: &str = "select u.admin, u.enabled, \
+     (select count(*) from desired.users o where o.id <> u.id and o.admin and o.enabled) \
+     from desired.users u where u.id = $1";
+
+/// $1 user.
+pub(super) const PERSON: &str = "select email, name from people where user_id = $1";
+
+/// $1 tenant: what it is, whether it is the platform's own, and what it owns or what is held for it.
+pub(super) const TENANT_FACTS: &str = "select t.name, t.labels, t.external_id, \
+     exists (select from desired.platform p where p.tenant_id = t.id), \
+     (select count(*) from desired.domains d where d.tenant_id = t.id and d.current \
+      and (d.status <> 'deprovisioning' or d.hold_until > now())) from desired.tenants t where t.id = $1";
 
 /// $1 cluster (or none).
 pub(super) const CLUSTERS: &str =
@@ -333,6 +349,9 @@ pub const ALL: &[&str] = &[
     CLAIM,
     MEMBER,
     DOMAIN_MEMBER,
+    USER,
+    PERSON,
+    TENANT_FACTS,
     TOKEN_ACTIVE,
     CLUSTERS,
     CLUSTER,

@@ -18,6 +18,7 @@ use headwater_events::domain::{
 };
 use headwater_events::event::{DeploymentFact, PauseScope, Stages};
 use headwater_events::ids::{CertificateId, ClusterId, DomainId, Position, Revision, TokenId, UserId};
+use headwater_events::people::TokenLimits;
 use headwater_events::scope::{Domains, Grant, Scope};
 use headwater_events::time::Timestamp;
 use sqlx::postgres::PgPool;
@@ -99,7 +100,23 @@ async fn access(log: &Log, user: UserId, id: DomainId, name: &str) {
     log.admin(AdminCommand::RemoveDomainMember { domain: domain.clone(), user: guest }).await;
     let scope = Scope { verbs: [Grant::Read].into(), domains: Domains::All, names: None, types: None };
     let (token, scopes) = (TokenId::from_uuid(Uuid::now_v7()), Some(vec![scope]));
-    log.admin(AdminCommand::CreateToken { user, token, name: "ci".into(), expires_at: None, scopes }).await;
+    let limits = TokenLimits { max_unused_days: Some(30), networks: vec!["192.0.2.0/24".parse().unwrap()] };
+    let name = "ci".to_owned();
+    log.admin(AdminCommand::CreateToken { user, token, name, expires_at: None, scopes, limits }).await;
+    // Whoever goes leaves no membership behind, and no token that works.
+    let (gone, token) = (UserId::from_uuid(Uuid::now_v7()), TokenId::from_uuid(Uuid::now_v7()));
+    log.submit(create_user(gone, "gone@example.test")).await.unwrap();
+    log.admin(AdminCommand::AddMember { tenant, user: gone, role: None }).await;
+    log.admin(put(gone, Role::Owner)).await;
+    log.submit(create_token(gone, token)).await.unwrap();
+    log.admin(AdminCommand::SetUserEnabled { user: gone, enabled: false }).await;
+    log.admin(AdminCommand::DeleteUser { user: gone }).await;
+    let left: i64 = sqlx::query_scalar("select count(*) from desired.domain_members where user_id = $1")
+        .bind(gone.as_uuid())
+        .fetch_one(&log.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, 0, "a user that is gone is still a member of a single domain");
 }
 
 /// A little of everything that `desired` folds.

@@ -25,6 +25,7 @@ mod log_rebuild;
 mod log_stall;
 mod operations;
 mod parts;
+mod people;
 mod placement;
 mod rollback;
 mod sites;

@@ -1,7 +1,8 @@
 //! The decision itself.
 
 use super::{
-    AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, member, operation, platform,
+    AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, member, operation, people,
+    platform,
 };
 use crate::actor::{self, Access, Caller, Resource, Verb};
 use crate::domain::{Decided, Decision};
@@ -86,6 +87,12 @@ pub fn decide(
         | AdminCommand::CreateUser { .. }
         | AdminCommand::CreateToken { .. }
         | AdminCommand::RevokeToken { .. } => account(view, command, caller),
+        AdminCommand::UpdateUser { .. }
+        | AdminCommand::SetUserEnabled { .. }
+        | AdminCommand::DeleteUser { .. }
+        | AdminCommand::SetPassword { .. }
+        | AdminCommand::UpdateTenant { .. }
+        | AdminCommand::DeleteTenant { .. } => people::decide(view, command),
         AdminCommand::CreateCluster { cluster, .. } => cluster::create(view, command, cluster),
         AdminCommand::UpdateCluster { cluster, patch } => cluster::update(view, command, *cluster, patch),
         AdminCommand::SetClusterEnabled { cluster, enabled } => {
@@ -142,15 +149,21 @@ fn account(view: &AdminView, command: &AdminCommand, caller: &Caller) -> Result<
             free(view, "user", "with this mail address")?;
             plain(view, command, vec![Event::UserCreated(UserCreated { admin: *admin })])
         }
-        AdminCommand::CreateToken { token, name, expires_at, scopes, .. } => {
-            if view.revision == Revision::ZERO {
+        AdminCommand::CreateToken { token, name, expires_at, scopes, limits, .. } => {
+            if view.revision == Revision::ZERO || !view.user_exists {
                 return Err(Reject::NotFound("the user".into()));
             }
             let mut faults = name_faults(name, TOKEN_NAME_MAX_BYTES);
             faults.extend(scope::exceeding(caller.scopes.as_deref(), scopes.as_deref()));
+            faults.extend(people::limit_faults(limits));
             refuse(faults)?;
-            let (name, scopes) = (name.clone(), scopes.clone());
-            let created = TokenCreated { token: *token, name, expires_at: *expires_at, scopes };
+            let created = TokenCreated {
+                token: *token,
+                name: name.clone(),
+                expires_at: *expires_at,
+                scopes: scopes.clone(),
+                limits: limits.clone(),
+            };
             plain(view, command, vec![Event::TokenCreated(created)])
         }
         AdminCommand::RevokeToken { token, .. } => {
@@ -182,6 +195,7 @@ pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>
         AdminCommand::AddDomainMember { domain, .. } | AdminCommand::RemoveDomainMember { domain, .. } => {
             Some(domain.tenant)
         }
+        AdminCommand::UpdateTenant { tenant, .. } | AdminCommand::DeleteTenant { tenant } => Some(*tenant),
         _ => None,
     };
     let domain = match command {

@@ -6,10 +6,12 @@ mod cluster;
 mod decide;
 mod member;
 mod operation;
+mod people;
 mod platform;
 
 pub use cluster::reach_faults;
 pub use decide::{decide, name_faults, needed, permitted};
+pub use people::{PeopleView, TenantPatch, UserFacts, UserPatch};
 pub use platform::reason_faults;
 
 use crate::actor::{DomainRef, Resource, Role, Verb};
@@ -22,6 +24,7 @@ use crate::event::{
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
 };
+use crate::people::TokenLimits;
 use crate::scope::Scope;
 use crate::time::Timestamp;
 
@@ -160,6 +163,8 @@ pub enum AdminCommand {
         expires_at: Option<Timestamp>,
         /// What it is limited to; none: to nothing but what its user may.
         scopes: Option<Vec<Scope>>,
+        /// When and from where it works.
+        limits: TokenLimits,
     },
     /// Revoke a token.
     RevokeToken {
@@ -169,6 +174,42 @@ pub enum AdminCommand {
         token: TokenId,
         /// Shown by its holder: possession suffices to revoke it.
         possessed: bool,
+    },
+    /// Change what is said of a user. Mail address and name travel beside the command, not in it.
+    UpdateUser {
+        /// Which.
+        user: UserId,
+        /// What.
+        patch: UserPatch,
+    },
+    /// Let a user in, or not.
+    SetUserEnabled {
+        /// Which.
+        user: UserId,
+        /// In or not.
+        enabled: bool,
+    },
+    /// Erase a user.
+    DeleteUser {
+        /// Which.
+        user: UserId,
+    },
+    /// Give a user another password. It travels beside the command, hashed.
+    SetPassword {
+        /// Whose.
+        user: UserId,
+    },
+    /// Change what is said of a tenant.
+    UpdateTenant {
+        /// Which.
+        tenant: TenantId,
+        /// What.
+        patch: TenantPatch,
+    },
+    /// Remove a tenant that owns nothing.
+    DeleteTenant {
+        /// Which.
+        tenant: TenantId,
     },
     /// Register a DNS cluster.
     CreateCluster {
@@ -319,6 +360,8 @@ pub struct AdminView {
     pub operation_terminal: bool,
     /// The edge as it is.
     pub edge: EdgeView,
+    /// The user or the tenant as it is.
+    pub people: PeopleView,
 }
 
 impl AdminCommand {
@@ -336,8 +379,13 @@ impl AdminCommand {
             Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
                 StreamRef::tenant(domain.tenant)
             }
+            Self::UpdateTenant { tenant, .. } | Self::DeleteTenant { tenant } => StreamRef::tenant(*tenant),
             Self::CreateUser { id, .. } => StreamRef::user(*id),
             Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => StreamRef::user(*user),
+            Self::UpdateUser { user, .. }
+            | Self::SetUserEnabled { user, .. }
+            | Self::DeleteUser { user }
+            | Self::SetPassword { user } => StreamRef::user(*user),
             Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
             Self::UpdateCluster { cluster, .. }
             | Self::SetClusterEnabled { cluster, .. }
@@ -354,9 +402,10 @@ impl AdminCommand {
     /// What the caller must be allowed.
     fn asks(&self) -> (Verb, Resource<'_>) {
         match self {
-            Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } => {
+            Self::CreateToken { user, .. } | Self::RevokeToken { user, .. } | Self::SetPassword { user } => {
                 (Verb::Write, Resource::User(*user))
             }
+            Self::UpdateUser { user, patch } if patch.is_own() => (Verb::Write, Resource::User(*user)),
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => {
                 (Verb::Manage, Resource::Tenant(*tenant))
             }

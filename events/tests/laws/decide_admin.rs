@@ -30,7 +30,14 @@ fn tenant(name: &str) -> AdminCommand {
 }
 
 fn token(user: UserId, name: &str) -> AdminCommand {
-    AdminCommand::CreateToken { user, token: TOKEN, name: name.into(), expires_at: None, scopes: None }
+    AdminCommand::CreateToken {
+        user,
+        token: TOKEN,
+        name: name.into(),
+        expires_at: None,
+        scopes: None,
+        limits: Default::default(),
+    }
 }
 
 fn cluster(file: &str, dns: &str) -> AdminCommand {

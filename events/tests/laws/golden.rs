@@ -19,6 +19,7 @@ use headwater_events::event::*;
 use headwater_events::ids::{
     CertificateId, ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
 };
+use headwater_events::people::*;
 use headwater_events::scope::{Domains, Grant, NamePattern, Scope};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
@@ -140,6 +141,10 @@ fn account_samples() -> Vec<Event> {
                 },
                 Scope { verbs: [Grant::Read].into(), domains: Domains::All, names: None, types: None },
             ]),
+            limits: TokenLimits {
+                max_unused_days: Some(30),
+                networks: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+            },
         }),
         Event::TokenRevoked(TokenRevoked { token }),
         Event::OperationFinished(OperationFinished {
@@ -167,6 +172,23 @@ fn account_samples() -> Vec<Event> {
             after: identity(60),
             generation: 1,
         }),
+    ]
+}
+
+fn people_samples() -> Vec<Event> {
+    let tenant = |name: &str| TenantSettings { name: name.into(), labels: labels(), external_id: None };
+    vec![
+        Event::UserUpdated(Change {
+            before: UserSettings { admin: true },
+            after: UserSettings { admin: false },
+        }),
+        Event::ProfileChanged(ProfileChanged { fields: vec!["email".into(), "name".into()] }),
+        Event::PasswordChanged(Nothing {}),
+        Event::UserEnabled(Nothing {}),
+        Event::UserDisabled(Nothing {}),
+        Event::UserDeleted(Nothing {}),
+        Event::TenantUpdated(Change { before: tenant("Acme"), after: tenant("Acme Ltd") }),
+        Event::TenantDeleted(Nothing {}),
     ]
 }
 
@@ -350,6 +372,7 @@ fn every_event_that_was_ever_written_is_read_and_written_the_same() {
     let samples = [
         domain_samples(),
         account_samples(),
+        people_samples(),
         target_samples(),
         site_samples(),
         certificate_samples(),

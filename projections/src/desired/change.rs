@@ -1,7 +1,7 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
-use super::edges;
+use super::{edges, people};
 use headwater_events::actor::Role;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
@@ -343,14 +343,10 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             let Some(change) = domain_member(e) else { return };
             change
         }
-        Event::TokenCreated(token) => {
-            changes.others.push(json!({
-                "do": "token_put", "id": token.token, "user": id, "name": token.name,
-                "expires_at": token.expires_at, "at": e.at,
-            }));
-            let Some(scopes) = &token.scopes else { return };
-            json!({"do": "token_scopes", "id": token.token, "scopes": scopes})
-        }
+        Event::TokenCreated(token) => json!({
+            "do": "token_put", "id": token.token, "user": id, "name": token.name,
+            "expires_at": token.expires_at, "at": e.at,
+        }),
         Event::TokenRevoked(token) => json!({"do": "token_revoke", "id": token.token, "at": e.at}),
         Event::PlatformInitialized(platform) => {
             json!({"do": "platform", "tenant": platform.tenant, "revision": e.revision})
@@ -376,9 +372,20 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             let (scope, of) = pause_key(&pause.scope);
             json!({"do": "resume", "scope": scope, "id": of})
         }
-        _ => return,
+        _ => {
+            changes.others.extend(people::change(e));
+            return;
+        }
     };
     changes.others.push(change);
+    changes.others.extend(scopes(e));
+    changes.others.extend(people::further(e));
+}
+
+/// What a token is limited to, besides what every token has.
+fn scopes(e: &Folded<'_>) -> Option<Value> {
+    let Event::TokenCreated(token) = e.event else { return None };
+    token.scopes.as_ref().map(|scopes| json!({"do": "token_scopes", "id": token.token, "scopes": scopes}))
 }
 
 /// What changes of the members of a single domain.

@@ -28,6 +28,7 @@ const COLUMNS: &[Column] = &[
     ("USER", "/user"),
     ("CREATED", "/created_at"),
     ("EXPIRES", "/expires_at"),
+    ("LAST USED", "/last_used_at"),
 ];
 
 /// What can be done with tokens.
@@ -48,7 +49,7 @@ pub enum TokenCommand {
     /// Makes a token for yourself and prints it; it is shown only now
     #[command(after_help = "Examples:
   headwater token create backup --output /etc/backup/headwater.token
-  headwater token create ci --expires-at 2027-01-01T00:00:00Z
+  headwater token create ci --expires-at 2027-01-01T00:00:00Z --max-unused-days 30 --network 192.0.2.0/24
   headwater token create acme --scope 'verbs=read,write domains=example.com names=_acme-challenge types=TXT'
   headwater token create watch --scope 'verbs=read domains=*'")]
     Create(CreateArgs),
@@ -72,6 +73,12 @@ pub struct CreateArgs {
     /// may]
     #[arg(long, value_name = "verbs=… domains=… [names=…] [types=…]", value_parser = scope)]
     scope: Vec<Value>,
+    /// It stops working after so many days without use [default: never]
+    #[arg(long, value_name = "DAYS")]
+    max_unused_days: Option<u32>,
+    /// It works from this network alone, as 192.0.2.0/24; may be repeated
+    #[arg(long, value_name = "NETWORK")]
+    network: Vec<String>,
     /// Into this new file, which only you can read, in place of stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -117,6 +124,12 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     }
     if !args.scope.is_empty() {
         body["scopes"] = Value::Array(args.scope);
+    }
+    if let Some(days) = args.max_unused_days {
+        body["max_unused_days"] = json!(days);
+    }
+    if !args.network.is_empty() {
+        body["networks"] = json!(args.network);
     }
     let call = Call::post(&["me", "tokens"])?.json(&body);
     if args.common.dry_run {

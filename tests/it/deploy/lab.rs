@@ -76,6 +76,8 @@ impl Process {
             hub: Hub::default(),
             progress: Progress::default(),
             acked: Default::default(),
+            replicas: Default::default(),
+            passwords: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
         });
         // What other processes append is noticed, too.

@@ -242,8 +242,14 @@ pub fn create_user(id: UserId, email: &str) -> Command {
 pub fn create_token(user: UserId, token: TokenId) -> Command {
     let aside =
         Aside::TokenSecret { token, user, hash: *blake3::hash(token.as_uuid().as_bytes()).as_bytes() };
-    let command =
-        AdminCommand::CreateToken { user, token, name: "ci".into(), expires_at: None, scopes: None };
+    let command = AdminCommand::CreateToken {
+        user,
+        token,
+        name: "ci".into(),
+        expires_at: None,
+        scopes: None,
+        limits: Default::default(),
+    };
     Command::Admin { command, aside }
 }
 

@@ -109,7 +109,7 @@ impl World {
         let stall = if runs == Runs::Impatient { SHORT_STALL } else { stall::WRITE_STALL };
         let app = app(&url, pool, &stop, Hub::with_ring(ring, RING_MAX_BYTES), change);
         let callers = Callers::default();
-        let system = Authenticated { caller: Caller::system(), expires_at: None };
+        let system = Authenticated { caller: Caller::system(), expires_at: None, session: None };
         callers.lock().unwrap().insert("system".into(), system);
         if runs != Runs::Deaf {
             tokio::spawn(app.commit.head().clone().follow(app.pool.clone(), stop.clone()));
@@ -167,14 +167,21 @@ impl World {
     ) -> Person {
         let hash = *blake3::hash(token.as_uuid().as_bytes()).as_bytes();
         let aside = Aside::TokenSecret { token, user, hash };
-        let command = AdminCommand::CreateToken { user, token, name: "t".into(), expires_at, scopes: None };
+        let command = AdminCommand::CreateToken {
+            user,
+            token,
+            name: "t".into(),
+            expires_at,
+            scopes: None,
+            limits: Default::default(),
+        };
         self.submit(Caller::system(), Command::Admin { command, aside }).await;
         let actor =
             Actor { kind: ActorKind::User, id: user.as_uuid(), token: Some(token), on_behalf_of: None };
         let tenants = tenants.iter().map(|tenant| (*tenant, Role::Owner)).collect();
         let caller = Caller { tenants, ..Caller::new(actor, false) };
         let bearer = token.to_string();
-        let who = Authenticated { caller: caller.clone(), expires_at };
+        let who = Authenticated { caller: caller.clone(), expires_at, session: None };
         self.callers.lock().unwrap().insert(bearer.clone(), who);
         Person { user, token, bearer, caller }
     }
@@ -304,6 +311,8 @@ pub fn app(
         hub,
         progress: Default::default(),
         acked: Default::default(),
+        replicas: Default::default(),
+        passwords: Default::default(),
         signer: headwater::edge::signing::PlatformSigner::default(),
         clock,
         stop: stop.clone(),
