@@ -4,6 +4,7 @@
 mod access;
 mod crash;
 mod limits;
+mod roles;
 mod sessions;
 mod tokens;
 mod users;

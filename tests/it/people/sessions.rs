@@ -245,7 +245,7 @@ async fn last_words(mut answer: reqwest::Response) -> String {
     said
 }
 
-async fn stream(api: &TestApi, token: Option<&str>, cookie: Option<&str>) -> reqwest::Response {
+pub(super) async fn stream(api: &TestApi, token: Option<&str>, cookie: Option<&str>) -> reqwest::Response {
     let mut request = api.request(Method::GET, "/events/stream");
     if let Some(token) = token {
         request = request.bearer_auth(token);
