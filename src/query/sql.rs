@@ -178,9 +178,9 @@ pub(super) const USER_BY_EMAIL: &str = concat!("select ", user_columns!(), " whe
 pub(super) const USERS: &str =
     concat!("select ", user_columns!(), " where ($1::uuid is null or u.id > $1) order by u.id limit $2");
 
-/// Administrators that can show a token.
+/// Administrators that can show a token that is not limited to less.
 pub(super) const ADMINISTRATORS: &str = "select count(*) from desired.users u where u.admin and u.enabled and exists \
-     (select from desired.tokens t where t.user_id = u.id and t.revoked_at is null \
+     (select from desired.tokens t where t.user_id = u.id and t.revoked_at is null and t.scopes is null \
       and (t.expires_at is null or t.expires_at > now()))";
 
 /// $1 id, or $2 user (after $3), $4 how many.
