@@ -5,6 +5,8 @@ use crate::config::Config;
 use crate::edge::signing::PlatformSigner;
 use crate::history::hub::Hub;
 use crate::operation::Progress;
+use crate::people::password::Passwords;
+use crate::replicas::Replicas;
 use crate::store::CommitterHandle;
 use crate::store::read::LogReader;
 use sqlx::postgres::PgPool;
@@ -34,6 +36,10 @@ pub struct Parts {
     pub acked: Wake,
     /// How far `edge` has come in this process; wakes the long polls of edges.
     pub published: Progress,
+    /// How many processes answer requests.
+    pub replicas: Replicas,
+    /// Checks passwords, a few at a time.
+    pub passwords: Passwords,
     /// Signs what edges are told, once its key is open.
     pub signer: PlatformSigner,
     /// The clock.

@@ -23,6 +23,8 @@ pub mod config;
 pub mod demo;
 pub mod mail;
 pub mod pace;
+pub mod people;
+pub mod replicas;
 pub mod secret;
 pub mod statements;
 pub mod token;

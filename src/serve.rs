@@ -27,6 +27,8 @@ use crate::edge::signing::PlatformSigner;
 use crate::history::hub::{self, Hub};
 use crate::http::stall;
 use crate::operation::{self, Progress};
+use crate::people::password::Passwords;
+use crate::replicas::{self, Replicas};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
@@ -174,6 +176,8 @@ pub async fn run(config: Config, roles: Roles) -> Result<()> {
         progress: Progress::default(),
         acked: Wake::default(),
         published: Progress::default(),
+        replicas: Replicas::default(),
+        passwords: Passwords::default(),
         signer: PlatformSigner::default(),
         clock: log.clock.clone(),
         stop: stop.clone(),
@@ -222,6 +226,7 @@ fn spawn_roles(app: &App, roles: Roles, tasks: &mut JoinSet<Result<()>>) {
     };
     if roles.api {
         spawn(hub::run(app.clone()).boxed());
+        spawn(replicas::run(app.clone()).boxed());
     }
     if roles.projections {
         spawn(operation::run(app.clone()).boxed());

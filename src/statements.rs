@@ -15,6 +15,7 @@ pub fn all() -> Vec<&'static str> {
         crate::edge::sql::ALL,
         crate::history::sql::ALL,
         crate::operation::sql::ALL,
+        crate::people::sql::ALL,
         crate::placement::sql::ALL,
         headwater_projections::audit::ALL,
         headwater_projections::edge::ALL,

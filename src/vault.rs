@@ -26,6 +26,8 @@ const ID_BYTES: usize = 8;
 const NONCE_BYTES: usize = 24;
 /// What a key's id is derived under.
 const ID_LABEL: &str = "headwater 2026-11 vault key id v1";
+/// What the key of digests is derived under.
+const DIGEST_LABEL: &str = "headwater 2026-12 vault digest key v1";
 /// What every file begins with.
 const HEAD: &str = "# The keys that seal what Headwater keeps secret in its database: <id> <256 bits in hex>.\n\
     # The first one seals, all of them open. Keep a copy apart from the database's: without it those secrets are lost.\n";
@@ -98,6 +100,7 @@ pub enum VaultError {
 struct Key {
     id: [u8; ID_BYTES],
     cipher: XChaCha20Poly1305,
+    digests: Zeroizing<[u8; 32]>,
 }
 
 /// The key ring.
@@ -162,6 +165,11 @@ impl Vault {
         Ok([&[FORM], key.id.as_slice(), &nonce, &sealed].concat())
     }
 
+    /// The keys that digests of what holders must show are made under, the newest first.
+    pub fn digest_keys(&self) -> Vec<Zeroizing<[u8; 32]>> {
+        self.0.iter().map(|key| key.digests.clone()).collect()
+    }
+
     /// Opens a secret that was sealed for this place.
     ///
     /// # Errors
@@ -191,7 +199,8 @@ impl Key {
         if id != hex::encode(derived) {
             return Err("the id is not that of the key: was the line copied whole?");
         }
-        Ok(Self { id: derived, cipher: XChaCha20Poly1305::new(key.expose().into()) })
+        let digests = Zeroizing::new(blake3::derive_key(DIGEST_LABEL, key.expose()));
+        Ok(Self { id: derived, cipher: XChaCha20Poly1305::new(key.expose().into()), digests })
     }
 }
 

@@ -40,8 +40,18 @@ pub enum DecodeError {
 /// One step from a schema to the next: (type, from, lift).
 type Upcaster = (&'static str, i16, fn(Value) -> Value);
 
-/// Every step there is, in no particular order. None yet: every type is at its first schema.
-const UPCASTERS: &[Upcaster] = &[];
+/// Every step there is, in no particular order.
+const UPCASTERS: &[Upcaster] = &[
+    // Before there were roles, every member might do everything.
+    ("tenant.member_added", 1, |mut data| {
+        if let Some(fields) = data.as_object_mut() {
+            fields.insert("role".to_owned(), Value::from("owner"));
+        }
+        data
+    }),
+    // Before there were scopes, no token was limited. What is absent is none.
+    ("token.created", 1, |data| data),
+];
 
 /// Lifts data from one schema to a newer one. A step that is not in the table
 /// leaves the data as it is: a field was added that has a default.

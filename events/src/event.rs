@@ -11,11 +11,15 @@ use crate::edge::{
     AddressesChanged, CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, EndpointsChanged, IdentityCloned,
     IdentityIssued, IdentityRevoked, PoolCreated,
 };
-use crate::ids::{StreamKind, TenantId, TokenId, UserId};
+use crate::ids::{StreamKind, TenantId};
 pub use crate::operation::{
     AuditExported, CellRef, OperationError, OperationFinished, OperationRequested, OperationResult,
     Projection, UNDO_KIND, UndoRequested, Work,
 };
+pub use crate::people::{
+    MemberAdded, MemberChanged, MemberRemoved, TenantCreated, TokenCreated, TokenRevoked, UserCreated,
+};
+use crate::people::{ProfileChanged, TenantSettings, UserSettings};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -156,56 +160,6 @@ pub struct RrsetDeleted {
     /// Guards that the caller allowed to be crossed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
-}
-
-/// A tenant came into being.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantCreated {
-    /// Its name, unique.
-    pub name: String,
-    /// Labels.
-    pub labels: Labels,
-    /// The operator's own number for it.
-    pub external_id: Option<String>,
-}
-
-/// A user became a member of a tenant. Stands in the tenant's stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberAdded {
-    /// Who.
-    pub user: UserId,
-}
-
-/// A user is no longer a member of a tenant. Stands in the tenant's stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberRemoved {
-    /// Who.
-    pub user: UserId,
-}
-
-/// A user came into being. Its mail address stands in an erasable table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserCreated {
-    /// Administrator of the platform.
-    pub admin: bool,
-}
-
-/// A token was made for the user of this stream. Its secret stands elsewhere, hashed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenCreated {
-    /// Which one.
-    pub token: TokenId,
-    /// What its owner calls it.
-    pub name: String,
-    /// When it stops working by itself.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// A token stopped working for good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenRevoked {
-    /// Which one.
-    pub token: TokenId,
 }
 
 /// A DNS cluster was registered: one PowerDNS beside its own PostgreSQL server.
@@ -358,13 +312,21 @@ events! {
     "A tenant came into being."
     TenantCreated(TenantCreated) = "tenant.created" @ 1 in Tenant,
     "A user became a member of the tenant."
-    MemberAdded(MemberAdded) = "tenant.member_added" @ 1 in Tenant,
+    MemberAdded(MemberAdded) = "tenant.member_added" @ 2 in Tenant,
     "A user is no longer a member of the tenant."
     MemberRemoved(MemberRemoved) = "tenant.member_removed" @ 1 in Tenant,
+    "A member of the tenant may do more or less than before."
+    MemberChanged(MemberChanged) = "tenant.member_changed" @ 1 in Tenant,
+    "A user became a member of the domain alone. It stands in the stream of the domain's owner: it changes nothing that is served."
+    DomainMemberAdded(MemberAdded) = "domain.member_added" @ 1 in Tenant,
+    "A member of the domain alone may do more or less than before."
+    DomainMemberChanged(MemberChanged) = "domain.member_changed" @ 1 in Tenant,
+    "A user is no longer a member of the domain alone."
+    DomainMemberRemoved(MemberRemoved) = "domain.member_removed" @ 1 in Tenant,
     "A user came into being. Its mail address stands in an erasable table, never in the log."
     UserCreated(UserCreated) = "user.created" @ 1 in User,
     "A token was made for the user. Its secret is kept elsewhere, as a hash."
-    TokenCreated(TokenCreated) = "token.created" @ 1 in User,
+    TokenCreated(TokenCreated) = "token.created" @ 2 in User,
     "A token of the user stopped working for good."
     TokenRevoked(TokenRevoked) = "token.revoked" @ 1 in User,
     "A DNS cluster was registered. The URL of its database is a secret: the log names the file that holds it."
@@ -462,4 +424,21 @@ events! {
     EndpointsChanged(Box<EndpointsChanged>) = "platform.endpoints_changed" @ 1 in Platform,
     "Edges serve a name no longer that was deleted: DNS has not answered with it for so long that nobody asks for it."
     HostnameWithdrawn(HostnameWithdrawn) = "hostname.withdrawn" @ 1 in Domain,
+    // People, and the tenants they belong to.
+    "The user is an administrator of the platform from now on, or no longer."
+    UserUpdated(Change<UserSettings>) = "user.updated" @ 1 in User,
+    "What is known of the person changed: the data names what. The values stand in an erasable table, never in the log."
+    ProfileChanged(ProfileChanged) = "user.profile_changed" @ 1 in User,
+    "The user has another password. What it had open ended, but for the session that asked."
+    PasswordChanged(Nothing) = "user.password_changed" @ 1 in User,
+    "The user may come in again."
+    UserEnabled(Nothing) = "user.enabled" @ 1 in User,
+    "The user may not come in: its sessions and streams ended here, and its tokens are refused."
+    UserDisabled(Nothing) = "user.disabled" @ 1 in User,
+    "The user is gone for good, and who it was is erased. Its tokens and memberships ended here."
+    UserDeleted(Nothing) = "user.deleted" @ 1 in User,
+    "Name, labels or external id of the tenant changed."
+    TenantUpdated(Change<TenantSettings>) = "tenant.updated" @ 1 in Tenant,
+    "The tenant is gone for good, and its name is free. It owned no domain."
+    TenantDeleted(Nothing) = "tenant.deleted" @ 1 in Tenant,
 }

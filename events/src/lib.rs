@@ -13,5 +13,7 @@ pub mod envelope;
 pub mod event;
 pub mod ids;
 pub mod operation;
+pub mod people;
 pub mod reject;
+pub mod scope;
 pub mod time;

@@ -2,14 +2,46 @@
 
 -- Tables of desired, also read by the rebuild, which puts another schema in the place of desired.
 
+-- Before there were roles, every member might do everything.
+alter table desired.members add column role text not null default 'owner';
+
+-- Members of single domains. It says nothing of other domains of the same owner.
+create table desired.domain_members (
+    user_id   uuid not null,
+    domain_id uuid not null,
+    role      text not null,
+    primary key (user_id, domain_id)
+);
+create index domain_members_domain on desired.domain_members (domain_id, user_id);
+
+-- What a token is limited to; null: to nothing but what its user may.
+alter table desired.tokens add column scopes jsonb;
+
 -- What follows is not desired.
 
 -- Everything below is also read by the rebuild, which puts another schema in the place of desired.
 
 -- Applies one change of who may do what.
 create procedure desired_apply_access(_c jsonb) language plpgsql as $$
+declare
+    _user uuid := (_c->>'user')::uuid;
 begin
-    call desired_apply_people(_c);
+    case _c->>'do'
+    when 'member_put' then
+        insert into desired.members as t (user_id, tenant_id, role)
+        values (_user, (_c->>'tenant')::uuid, _c->>'role')
+            on conflict (user_id, tenant_id) do update set role = excluded.role;
+    when 'domain_member_put' then
+        insert into desired.domain_members as t (user_id, domain_id, role)
+        values (_user, (_c->>'domain')::uuid, _c->>'role')
+            on conflict (user_id, domain_id) do update set role = excluded.role;
+    when 'domain_member_remove' then
+        delete from desired.domain_members where user_id = _user and domain_id = (_c->>'domain')::uuid;
+    when 'token_scopes' then
+        update desired.tokens set scopes = _c->'scopes' where id = (_c->>'id')::uuid;
+    else
+        call desired_apply_people(_c);
+    end case;
 end $$;
 
 -- As before; what it does not know is told on.

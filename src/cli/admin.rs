@@ -7,26 +7,36 @@ use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand as Admin;
 use headwater_events::event::Labels;
 use headwater_events::ids::{TenantId, TokenId, UserId};
+use headwater_events::people::TokenLimits;
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use crate::command::{Aside, Command, Meta, Outcome};
-use crate::config::Config;
+use crate::config::{Config, Unusable};
 use crate::mail::MailAddress;
+use crate::people::digest::DigestKeys;
+use crate::people::password;
 use crate::query::accounts::{self, TenantFilter};
 use crate::secret::Secret;
 use crate::serve::Log;
 use crate::store::renew_log_id;
 use crate::token;
 
+/// Octets of a password that are read, at most: more than any has.
+const PASSWORD_MAX_BYTES: usize = 4_096;
+
 /// What can be made.
 #[derive(Subcommand)]
 pub enum AdminCommand {
     /// Make a user and print its id
-    #[command(after_help = "Examples:\n  headwater admin create-user ann@example.com --tenant acme")]
+    #[command(after_help = "Examples:
+  headwater admin create-user ann@example.com --tenant acme
+  headwater admin create-user root@example.com --admin --password-file /root/password")]
     CreateUser {
         /// Its mail address
         email: MailAddress,
@@ -36,6 +46,9 @@ pub enum AdminCommand {
         /// Make it a member of this tenant, which is made if there is none of the name
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
+        /// The file that holds its password, 12 to 256 characters; `-` for standard input
+        #[arg(long, value_name = "FILE")]
+        password_file: Option<PathBuf>,
         /// Print {"id": …}
         #[arg(long)]
         json: bool,
@@ -54,6 +67,23 @@ pub enum AdminCommand {
         #[arg(long, value_name = "TIME", value_parser = duration)]
         expires_in: Option<Duration>,
         /// Print {"id": …, "token": …}
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a user another password: the way back in. Every session of the user ends
+    #[command(after_help = "Examples:
+  headwater admin set-password ann@example.com < password
+  headwater admin set-password ann@example.com --enable --password-file /root/password")]
+    SetPassword {
+        /// The user's mail address
+        email: MailAddress,
+        /// The file that holds the password, 12 to 256 characters; `-` for standard input
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        password_file: PathBuf,
+        /// Let the user in again, should it be disabled
+        #[arg(long)]
+        enable: bool,
+        /// Print {"id": …}
         #[arg(long)]
         json: bool,
     },
@@ -92,8 +122,9 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// When it is refused or the database does not answer.
 pub async fn run(file: Option<&Path>, command: AdminCommand) -> Result<()> {
-    let log = Log::open(&Config::load(file)?).await?;
-    let made = make(&log, command).await;
+    let config = Config::load(file)?;
+    let log = Log::open(&config).await?;
+    let made = make(&log, &DigestKeys::open(&config), command).await;
     log.close().await;
     let (alone, whole) = made?;
     match whole {
@@ -104,13 +135,18 @@ pub async fn run(file: Option<&Path>, command: AdminCommand) -> Result<()> {
 }
 
 /// What to print alone, and the JSON when that was asked for.
-async fn make(log: &Log, command: AdminCommand) -> Result<(Secret, Option<Value>)> {
+async fn make(log: &Log, keys: &DigestKeys, command: AdminCommand) -> Result<(Secret, Option<Value>)> {
     match command {
-        AdminCommand::CreateUser { email, admin, tenant, json } => {
+        AdminCommand::CreateUser { email, admin, tenant, password_file, json } => {
+            // Before the user exists, so that a password that cannot be taken leaves none behind.
+            let verifier = password_file.as_deref().map(read_password).transpose()?;
             let id = create_user(log, &email, admin).await?;
+            if let Some(verifier) = verifier {
+                set_password(log, id, verifier).await?;
+            }
             if let Some(name) = tenant {
                 let tenant = tenant_by_name(log, &name).await?;
-                submit(log, Admin::AddMember { tenant, user: id }, Aside::Nothing).await?;
+                submit(log, Admin::AddMember { tenant, user: id, role: None }, Aside::Nothing).await?;
             }
             Ok((Secret::new(id.to_string()), json.then(|| json!({"id": id}))))
         }
@@ -119,9 +155,22 @@ async fn make(log: &Log, command: AdminCommand) -> Result<(Secret, Option<Value>
             let user = user.with_context(|| format!("there is no user {email}: make it with create-user"))?;
             let secret = token::generate();
             let expires_at = expires_in.map(|span| log.clock.now().plus(span));
-            let id = create_token(log, user.id, name, expires_at, &secret).await?;
+            let id = create_token(log, keys, user.id, name, expires_at, &secret).await?;
             let whole = json.then(|| json!({"id": id, "token": secret.expose()}));
             Ok((secret, whole))
+        }
+        AdminCommand::SetPassword { email, password_file, enable, json } => {
+            let verifier = read_password(&password_file)?;
+            let user = accounts::user_by_email(&log.pool, email.as_str()).await?;
+            let user = user.with_context(|| format!("there is no user {email}: make it with create-user"))?;
+            if enable {
+                let command = Admin::SetUserEnabled { user: user.id, enabled: true };
+                submit(log, command, Aside::Nothing).await?;
+            } else if !user.enabled {
+                tracing::warn!("{email} is disabled, and may not come in before it is enabled: --enable");
+            }
+            set_password(log, user.id, verifier).await?;
+            Ok((Secret::new(user.id.to_string()), json.then(|| json!({"id": user.id}))))
         }
         AdminCommand::RenewLogId { json } => {
             let id = renew_log_id(&log.pool).await.context("the log keeps its identity")?;
@@ -142,12 +191,42 @@ pub(super) async fn create_user(log: &Log, email: &MailAddress, admin: bool) -> 
     Ok(id)
 }
 
+/// Reads a password, from standard input where the file is `-`, and hashes it.
+///
+/// # Errors
+/// When it cannot be read, or must not be one; every fault is named.
+pub(super) fn read_password(file: &Path) -> Result<Secret> {
+    let password = if file == Path::new("-") {
+        let mut text = Zeroizing::new(String::new());
+        let most = u64::try_from(PASSWORD_MAX_BYTES).unwrap_or(u64::MAX);
+        std::io::stdin().lock().take(most).read_to_string(&mut text).context("cannot read the password")?;
+        Secret::new(text.trim_end_matches(['\r', '\n']).to_owned())
+    } else {
+        Secret::read(file)?
+    };
+    let faults: Vec<String> = password::faults("", &password).into_iter().map(|fault| fault.detail).collect();
+    if !faults.is_empty() {
+        return Err(Unusable(format!("this cannot be a password: {}", faults.join("; "))).into());
+    }
+    Ok(password::hash_now(&password)?)
+}
+
+/// Gives a user another password; what it had open ends.
+///
+/// # Errors
+/// When it is refused or the database does not answer.
+pub(super) async fn set_password(log: &Log, user: UserId, verifier: Secret) -> Result<()> {
+    let aside = Aside::Password { user, verifier, keep: None };
+    submit(log, Admin::SetPassword { user }, aside).await.map(|_| ())
+}
+
 /// Makes a token of this secret.
 ///
 /// # Errors
 /// When it is refused or the database does not answer.
 pub(super) async fn create_token(
     log: &Log,
+    keys: &DigestKeys,
     user: UserId,
     name: String,
     expires_at: Option<Timestamp>,
@@ -155,8 +234,9 @@ pub(super) async fn create_token(
 ) -> Result<TokenId> {
     let Some(hash) = token::hash(secret.expose()) else { bail!("this is not a token of ours") };
     let token = TokenId::from_uuid(Uuid::now_v7());
-    let aside = Aside::TokenSecret { token, user, hash: *hash.bytes() };
-    submit(log, Admin::CreateToken { user, token, name, expires_at }, aside).await?;
+    let aside = Aside::TokenSecret { token, user, hash: keys.stored(hash.bytes()) };
+    let limits = TokenLimits::default();
+    submit(log, Admin::CreateToken { user, token, name, expires_at, scopes: None, limits }, aside).await?;
     Ok(token)
 }
 

@@ -13,10 +13,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-use super::admin::{create_tenant, create_token, create_user, submit};
+use super::admin::{create_tenant, create_token, create_user, read_password, set_password, submit};
 use crate::command::Aside;
 use crate::config::{CONFIG_VARIABLE, Config, DEFAULT_FILES, HostName};
 use crate::mail::MailAddress;
+use crate::people::digest::DigestKeys;
 use crate::query::accounts::{self, TenantFilter};
 use crate::query::domains;
 use crate::secret::Secret;
@@ -37,6 +38,9 @@ pub struct InitArgs {
     /// Where the first administrator's token is written (mode 0600)
     #[arg(long, value_name = "FILE", default_value = "admin-token")]
     token_file: PathBuf,
+    /// The file that holds the first administrator's password, 12 to 256 characters; without it there is none
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
 }
 
 /// What `[dns]` of the configuration says of the platform.
@@ -81,12 +85,12 @@ pub async fn run(file: Option<&Path>, args: InitArgs) -> Result<()> {
         eprintln!("made the secret key file {}: keep a copy apart from the database's", keys.display());
     }
     let log = Log::open(&config).await?;
-    let done = initialize(&log, wanted, &args).await;
+    let done = initialize(&log, &DigestKeys::open(&config), wanted, &args).await;
     log.close().await;
     done
 }
 
-async fn initialize(log: &Log, wanted: DnsIdentity, args: &InitArgs) -> Result<()> {
+async fn initialize(log: &Log, keys: &DigestKeys, wanted: DnsIdentity, args: &InitArgs) -> Result<()> {
     let drawn = TenantId::from_uuid(Uuid::now_v7());
     submit(log, Admin::InitializePlatform { tenant: drawn }, Aside::Nothing).await?;
     let tenant = domains::platform(&log.pool).await?.tenant.unwrap_or(drawn);
@@ -106,6 +110,7 @@ async fn initialize(log: &Log, wanted: DnsIdentity, args: &InitArgs) -> Result<(
     let Some(email) = &args.admin_email else {
         bail!("there is no administrator yet: name the first one with --admin-email");
     };
+    let verifier = args.password_file.as_deref().map(read_password).transpose()?;
     // The file first: whoever is interrupted here finds the token in it once it works.
     let secret = first_token(&args.token_file)?;
     let user = match accounts::user_by_email(&log.pool, email.as_str()).await? {
@@ -113,7 +118,10 @@ async fn initialize(log: &Log, wanted: DnsIdentity, args: &InitArgs) -> Result<(
         Some(_) => bail!("{email} is a user but no administrator: name another with --admin-email"),
         None => create_user(log, email, true).await?,
     };
-    create_token(log, user, FIRST_TOKEN.to_owned(), None, &secret).await?;
+    if let Some(verifier) = verifier {
+        set_password(log, user, verifier).await?;
+    }
+    create_token(log, keys, user, FIRST_TOKEN.to_owned(), None, &secret).await?;
     eprintln!("made the administrator {email}; the token is in {}", args.token_file.display());
     Ok(())
 }

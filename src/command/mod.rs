@@ -7,11 +7,13 @@ use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainState, NotRestored, Precondition};
 use headwater_events::envelope::Client;
-use headwater_events::ids::{EdgeId, OperationId, Position, RequestId, Revision, TokenId, UserId};
+use headwater_events::ids::{EdgeId, OperationId, Position, RequestId, Revision, TenantId, TokenId, UserId};
 use headwater_events::reject::{Guard, Reject};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use uuid::Uuid;
+
+use crate::secret::Secret;
 
 /// `Change-Note`, at most.
 pub const NOTE_MAX_CHARS: usize = 500;
@@ -65,6 +67,46 @@ pub enum Aside {
         /// BLAKE3 of the secret.
         hash: [u8; 32],
     },
+    /// Who a user is, anew: what is none stays.
+    Profile {
+        /// The user.
+        user: UserId,
+        /// Its mail address, canonical.
+        email: Option<String>,
+        /// `Some(None)`: it has no name.
+        name: Option<Option<String>>,
+    },
+    /// How a user proves who it is. What it had open ends.
+    Password {
+        /// The user.
+        user: UserId,
+        /// An Argon2id hash in its text form.
+        verifier: Secret,
+        /// The session that stays.
+        keep: Option<Uuid>,
+    },
+    /// A user may not come in any more.
+    UserOut {
+        /// The user.
+        user: UserId,
+    },
+    /// Nothing of a person is left.
+    UserGone {
+        /// The user.
+        user: UserId,
+    },
+    /// The names that a tenant had are free.
+    TenantRenamed {
+        /// The tenant.
+        tenant: TenantId,
+        /// The name that it has now.
+        name: String,
+    },
+    /// The name of a tenant is free.
+    TenantGone {
+        /// The tenant.
+        tenant: TenantId,
+    },
     /// What an edge must show to enrol. Whatever identity it had ends.
     EdgeToken {
         /// The edge.
@@ -92,6 +134,12 @@ impl std::fmt::Debug for Aside {
             Self::Nothing => "Nothing",
             Self::Person { .. } => "Person",
             Self::TokenSecret { .. } => "TokenSecret",
+            Self::Profile { .. } => "Profile",
+            Self::Password { .. } => "Password",
+            Self::UserOut { .. } => "UserOut",
+            Self::UserGone { .. } => "UserGone",
+            Self::TenantRenamed { .. } => "TenantRenamed",
+            Self::TenantGone { .. } => "TenantGone",
             Self::EdgeToken { .. } => "EdgeToken",
             Self::EdgeIdentity { .. } => "EdgeIdentity",
             Self::EdgeGone { .. } => "EdgeGone",

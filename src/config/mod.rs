@@ -51,6 +51,8 @@ pub struct Config {
     pub sites: Sites,
     /// `[limits]`: what one tenant may take.
     pub limits: Limits,
+    /// `[accounts]`: people who log in.
+    pub accounts: Accounts,
     /// `[edge_control]`: the listener that edges speak to.
     pub edge_control: EdgeControl,
     /// `[secrets]`: what secrets are sealed under.
@@ -79,6 +81,8 @@ pub struct Server {
     pub shutdown_grace: Duration,
     /// `stream_life_seconds`: how long an event stream lives at most; its reader comes back with its id.
     pub stream_life: Duration,
+    /// `trusted_proxies`: who is believed when it says for whom it asks.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `[dns]`. All times are TTLs or SOA fields, in seconds.
@@ -156,6 +160,19 @@ pub struct Limits {
     pub reads_per_minute: u32,
     /// `revision_days` and `revision_newest`: which revisions of a domain it can be rolled back to.
     pub retention: Retention,
+}
+
+/// `[accounts]`.
+#[derive(Clone)]
+pub struct Accounts {
+    /// `session_hours`: how long a session lives at most.
+    pub session: Duration,
+    /// `session_idle_minutes`: how long it lives unused.
+    pub session_idle: Duration,
+    /// `logins_per_minute` of one address and user.
+    pub logins_per_minute: u32,
+    /// `access_log_days`: how long it is kept who came in and who was turned away.
+    pub access_log: Duration,
 }
 
 /// `[edge_control]`.
@@ -249,6 +266,7 @@ impl Config {
             deploy: reader.section("deploy", deploy),
             sites: reader.section("sites", sites),
             limits: reader.section("limits", limits),
+            accounts: reader.section("accounts", accounts),
             edge_control: reader.section("edge_control", edge_control),
             secrets: reader.section("secrets", |section| Secrets {
                 key_file: section.path("key_file", base).unwrap_or_else(|| base.join("secret-key")),
@@ -295,6 +313,7 @@ fn server(section: &mut Section<'_>) -> Server {
         metrics_listen: section.parsed("metrics_listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9_180))),
         shutdown_grace: section.seconds("shutdown_grace_seconds", 1..=300, 10),
         stream_life: section.seconds("stream_life_seconds", 1..=604_800, 3_600),
+        trusted_proxies: networks(section, "trusted_proxies"),
     };
     if server.listen == server.metrics_listen && server.listen.port() != 0 {
         section.fault(
@@ -343,16 +362,29 @@ fn deploy(section: &mut Section<'_>) -> Deploy {
     }
 }
 
-fn sites(section: &mut Section<'_>) -> Sites {
-    let mut networks = |key: &str| {
-        let networks: Vec<Network> = section.list(key).unwrap_or_default();
-        if networks.len() > NETWORKS_MAX_COUNT {
-            section.fault(key, format_args!("names more than {NETWORKS_MAX_COUNT} networks"));
-        }
-        networks
+fn networks(section: &mut Section<'_>, key: &str) -> Vec<Network> {
+    let networks: Vec<Network> = section.list(key).unwrap_or_default();
+    if networks.len() > NETWORKS_MAX_COUNT {
+        section.fault(key, format_args!("names more than {NETWORKS_MAX_COUNT} networks"));
+    }
+    networks
+}
+
+fn accounts(section: &mut Section<'_>) -> Accounts {
+    let mut of = |key: &str, range, default, seconds: u64| {
+        Duration::from_secs(u64::from(section.number(key, range, default)) * seconds)
     };
-    let allow_private = networks("origin_allow_private");
-    let platform = networks("platform_networks");
+    Accounts {
+        session: of("session_hours", 1..=8_760, 168, 3_600),
+        session_idle: of("session_idle_minutes", 5..=525_600, 720, 60),
+        access_log: of("access_log_days", 1..=3_650, 90, 86_400),
+        logins_per_minute: section.number("logins_per_minute", 1..=1_000_000, 10),
+    }
+}
+
+fn sites(section: &mut Section<'_>) -> Sites {
+    let allow_private = networks(section, "origin_allow_private");
+    let platform = networks(section, "platform_networks");
     let unsafe_allow_loopback = section.flag("unsafe_allow_loopback_origins");
     let floor = u32::try_from(ARTIFACT_FLOOR_MAX_BYTES).unwrap_or(u32::MAX);
     let ceiling = u32::try_from(ARTIFACT_CEILING_MAX_BYTES).unwrap_or(u32::MAX);

@@ -53,6 +53,7 @@ pub(super) struct Settings {
     dir: PathBuf,
     config: PathBuf,
     token_file: PathBuf,
+    password_file: PathBuf,
     database_url: Secret,
     api: SocketAddr,
     metrics: SocketAddr,
@@ -98,6 +99,7 @@ impl Settings {
             program: std::env::current_exe().context("cannot find our own program")?,
             config: dir.join("headwater.toml"),
             token_file: dir.join("admin-token"),
+            password_file: dir.join("admin-password"),
             database_url,
             api: listeners.api.address(),
             metrics: listeners.metrics.address(),
@@ -139,7 +141,17 @@ impl Settings {
         let mut init = Vec::from(config());
         init.extend(["--admin-email".into(), ADMIN_EMAIL.into()]);
         init.extend(["--token-file".into(), self.token_file.clone().into()]);
-        self.command("init", init).await
+        self.command("init", init).await?;
+        if self.password_file.exists() {
+            return Ok(());
+        }
+        // The file stands only once its password is that of the administrator.
+        let new = self.dir.join("admin-password.new");
+        Account::Own.write_file(&new, Secret::generate().expose())?;
+        let mut set = Vec::from(config());
+        set.extend(["set-password".into(), ADMIN_EMAIL.into(), "--password-file".into(), new.clone().into()]);
+        self.command("admin", set).await?;
+        std::fs::rename(&new, &self.password_file).context("cannot keep the administrator's password")
     }
 
     async fn command(&self, verb: &'static str, args: Vec<OsString>) -> Result<()> {
@@ -211,6 +223,10 @@ impl Settings {
             "api": format!("http://{}", self.api),
             "metrics": format!("http://{}", self.metrics),
             "admin_token": Secret::read(&self.token_file)?.expose(),
+            "admin": {
+                "email": ADMIN_EMAIL,
+                "password": Secret::read(&self.password_file)?.expose(),
+            },
             "bin": self.program,
             "config": self.config,
             "edge_bin": super::edge::program()?,

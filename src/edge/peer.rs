@@ -9,7 +9,6 @@ use headwater_events::actor::{Actor, ActorKind, Caller};
 use headwater_events::envelope::Client;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use uuid::Uuid;
@@ -114,7 +113,7 @@ impl Live {
 /// Who stands in the log for what an edge did. It is only given commands that this program makes by itself.
 pub(super) fn caller(edge: EdgeId) -> Caller {
     let actor = Actor { kind: ActorKind::Edge, id: edge.as_uuid(), token: None, on_behalf_of: None };
-    Caller { actor, admin: true, tenants: BTreeSet::new() }
+    Caller::new(actor, true)
 }
 
 pub(super) fn peer(parts: &Parts) -> Result<Peer, Problem> {

@@ -5,24 +5,31 @@ use super::sql;
 use crate::http::auth::Authenticated;
 use crate::store::raw::{RawView, Selection};
 use chrono::{DateTime, Utc};
-use headwater_events::actor::{self, ActorKind, Caller, Verb};
+use headwater_events::actor::{self, ActorKind, Caller, DomainRef, Role, Verb, Visible};
 use headwater_events::codec::DecodeError;
 use headwater_events::event::Event;
 use headwater_events::ids::{DomainId, Position, StreamKind, StreamRef, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
-use uuid::Uuid;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
 
 /// One event's part in the rights of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RightsChange {
-    /// A user gained a tenant.
-    Gained(UserId, TenantId),
-    /// A user lost a tenant.
-    Lost(UserId, TenantId),
+    /// A user has this role in a tenant from now on, or none.
+    Tenant(UserId, TenantId, Option<Role>),
+    /// A user has this role with a single domain from now on, or none.
+    Domain(UserId, DomainId, Option<Role>),
     /// A token stopped working.
     Revoked(TokenId),
+    /// A user may not come in any more.
+    Out(UserId),
+    /// A user is an administrator from now on, or no longer.
+    Admin(UserId, bool),
+    /// A tenant is gone.
+    Gone(TenantId),
 }
 
 impl RightsChange {
@@ -31,14 +38,29 @@ impl RightsChange {
     /// # Errors
     /// When an event that changes rights cannot be read: going on without it would show too much.
     pub fn of(e: &RawView<'_>) -> Result<Option<Self>, DecodeError> {
-        if !matches!(e.event_type, "tenant.member_added" | "tenant.member_removed" | "token.revoked") {
+        let of_members =
+            |kind: &str| e.event_type.strip_prefix(kind).is_some_and(|rest| rest.starts_with("member_"));
+        let of_others = matches!(
+            e.event_type,
+            "tenant.deleted" | "token.revoked" | "user.disabled" | "user.deleted" | "user.updated"
+        );
+        if !of_members("tenant.") && !of_members("domain.") && !of_others {
             return Ok(None);
         }
-        let tenant = TenantId::from_uuid(e.stream.id);
+        let (tenant, user) = (TenantId::from_uuid(e.stream.id), UserId::from_uuid(e.stream.id));
+        let of_tenant = |user, role| Some(Self::Tenant(user, tenant, role));
+        let of_domain = |user, role| e.domain.map(|(domain, _)| Self::Domain(user, domain, role));
         Ok(match e.decode()? {
-            Event::MemberAdded(member) => Some(Self::Gained(member.user, tenant)),
-            Event::MemberRemoved(member) => Some(Self::Lost(member.user, tenant)),
+            Event::MemberAdded(member) => of_tenant(member.user, Some(member.role)),
+            Event::MemberChanged(member) => of_tenant(member.user, Some(member.after)),
+            Event::MemberRemoved(member) => of_tenant(member.user, None),
+            Event::DomainMemberAdded(member) => of_domain(member.user, Some(member.role)),
+            Event::DomainMemberChanged(member) => of_domain(member.user, Some(member.after)),
+            Event::DomainMemberRemoved(member) => of_domain(member.user, None),
             Event::TokenRevoked(revoked) => Some(Self::Revoked(revoked.token)),
+            Event::UserDisabled(_) | Event::UserDeleted(_) => Some(Self::Out(user)),
+            Event::UserUpdated(change) => Some(Self::Admin(user, change.after.admin)),
+            Event::TenantDeleted(_) => Some(Self::Gone(tenant)),
             _ => None,
         })
     }
@@ -51,6 +73,10 @@ pub enum Ended {
     Revoked,
     /// Its token's time is over.
     Expired,
+    /// Its user may not come in any more.
+    Out,
+    /// Its session is over.
+    SessionOver,
 }
 
 impl Ended {
@@ -59,6 +85,8 @@ impl Ended {
         match self {
             Self::Revoked => "token_revoked",
             Self::Expired => "token_expired",
+            Self::Out => "user_disabled",
+            Self::SessionOver => "session_over",
         }
     }
 }
@@ -69,6 +97,7 @@ pub struct Rights {
     caller: Caller,
     at: Position,
     revoked: bool,
+    out: bool,
     expires_at: Option<Timestamp>,
     version: u64,
 }
@@ -105,16 +134,19 @@ impl Rights {
         let token = who.caller.actor.token.map(TokenId::as_uuid);
         let row = sqlx::query(sql::RIGHTS).bind(user).bind(token).fetch_one(pool).await?;
         let mut caller = who.caller.clone();
+        let enabled: Option<bool> = row.try_get(6)?;
         if let Some(admin) = row.try_get::<Option<bool>, _>(1)? {
             caller.admin = admin;
-            let tenants: Vec<Uuid> = row.try_get(2)?;
-            caller.tenants = tenants.into_iter().map(TenantId::from_uuid).collect();
+            caller.tenants = row.try_get::<Json<BTreeMap<TenantId, Role>>, _>(2)?.0;
+            caller.domains = row.try_get::<Json<BTreeMap<DomainId, Role>>, _>(3)?.0;
         }
-        let expires: Option<DateTime<Utc>> = row.try_get(4)?;
+        let expires: Option<DateTime<Utc>> = row.try_get(5)?;
         Ok(Self {
             caller,
             at: Position::new(row.try_get(0)?),
-            revoked: row.try_get(3)?,
+            revoked: row.try_get(4)?,
+            // A user that is gone has no row.
+            out: user.is_some() && enabled != Some(true),
             expires_at: expires.map(Timestamp::from).or(who.expires_at),
             version: 0,
         })
@@ -140,14 +172,22 @@ impl Rights {
     pub fn advance(&mut self, changes: impl Iterator<Item = RightsChange>, to: Position) {
         for change in changes {
             match change {
-                RightsChange::Gained(user, tenant) if self.caller.user() == Some(user) => {
-                    self.caller.tenants.insert(tenant);
+                RightsChange::Tenant(user, tenant, role) if self.caller.user() == Some(user) => {
+                    set(&mut self.caller.tenants, tenant, role);
                     self.version += 1;
                 }
-                RightsChange::Lost(user, tenant) if self.caller.user() == Some(user) => {
-                    self.caller.tenants.remove(&tenant);
+                RightsChange::Domain(user, domain, role) if self.caller.user() == Some(user) => {
+                    set(&mut self.caller.domains, domain, role);
                     self.version += 1;
                 }
+                RightsChange::Gone(tenant) if self.caller.tenants.remove(&tenant).is_some() => {
+                    self.version += 1
+                }
+                RightsChange::Admin(user, admin) if self.caller.user() == Some(user) => {
+                    self.caller.admin = admin;
+                    self.version += 1;
+                }
+                RightsChange::Out(user) if self.caller.user() == Some(user) => self.out = true,
                 RightsChange::Revoked(token) if self.caller.actor.token == Some(token) => {
                     self.revoked = true;
                 }
@@ -162,6 +202,9 @@ impl Rights {
         if self.revoked {
             return Some(Ended::Revoked);
         }
+        if self.out {
+            return Some(Ended::Out);
+        }
         self.expires_at.is_some_and(|end| end <= now).then_some(Ended::Expired)
     }
 
@@ -175,10 +218,11 @@ impl Rights {
         &self.caller
     }
 
-    /// Whether an event may be shown: by its domain, else its tenant, else its stream.
+    /// Whether an event may be shown: by its domain, else its tenant, else its stream. A token that is limited to some
+    /// records of a domain sees no events of it: they tell of all of them.
     pub fn shows(&self, seen: &Seen<'_>) -> bool {
         let resource = match (seen.domain, seen.tenant, seen.stream.kind) {
-            (Some((domain, _)), Some(tenant), _) => actor::Resource::Domain(domain, tenant),
+            (Some((id, name)), Some(tenant), _) => actor::Resource::Contents(DomainRef { id, tenant, name }),
             (_, Some(tenant), _) => actor::Resource::Tenant(tenant),
             (_, None, StreamKind::User) => actor::Resource::User(UserId::from_uuid(seen.stream.id)),
             _ => actor::Resource::Platform,
@@ -194,8 +238,15 @@ impl Rights {
 
     /// What to ask the database for.
     pub fn selection(&self) -> Selection {
-        let readable =
-            (!self.caller.admin).then(|| (self.caller.tenants.iter().copied().collect(), self.caller.user()));
-        Selection { readable, domains: None, types: None }
+        let Visible { owned, named } = self.caller.readable();
+        let readable = owned.map(|owned| (owned, self.caller.user()));
+        Selection { readable, named, domains: None, types: None }
     }
+}
+
+fn set<K: Ord>(roles: &mut BTreeMap<K, Role>, key: K, role: Option<Role>) {
+    match role {
+        Some(role) => roles.insert(key, role),
+        None => roles.remove(&key),
+    };
 }

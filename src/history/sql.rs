@@ -1,21 +1,26 @@
 //! Statements of the read side of history. A test prepares each against the migrated schema.
 
-/// $1 user, $2 token: the position, whether an administrator, its tenants, whether the token is
-/// revoked, when it expires. One statement, so that all of it is as of the position.
+/// $1 user, $2 token: the position, whether an administrator, its tenants and single domains with its role in each,
+/// whether the token is revoked, when it expires, whether the user may come in. One statement, so that all of it is as of
+/// the position.
 pub(super) const RIGHTS: &str = "select (select coalesce(max(position), 0) from events), \
      (select admin from desired.users where id = $1), \
-     array(select tenant_id from desired.members where user_id = $1), \
+     (select coalesce(jsonb_object_agg(tenant_id, role), '{}') from desired.members where user_id = $1), \
+     (select coalesce(jsonb_object_agg(domain_id, role), '{}') from desired.domain_members where user_id = $1), \
      $2::uuid is not null and exists (select from desired.tokens where id = $2 and revoked_at is not null), \
-     (select expires_at from desired.tokens where id = $2)";
+     (select expires_at from desired.tokens where id = $2), \
+     (select enabled from desired.users where id = $1)";
 
 /// $1 tenants (none: all), $2 user, $3 domain, $4 tenant, $5 actor, $6 token, $7 types, $8 operation, $9 from,
-/// $10 to, $11 words, $12 before, $13 how many: newest first. Planned anew each time, so that what is not asked
+/// $10 to, $11 words, $12 before, $13 how many, $14 ids of single domains
+/// beside the tenants, $15 the only domains that may be read: newest first. Planned anew each time, so that what is not asked
 /// for costs nothing.
 pub(super) const AUDIT: &str = "select e.position, e.id, e.stream_kind, e.stream_id, e.revision, e.seq, e.type, \
      e.schema, e.at, e.domain_id, e.domain, e.tenant_id, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, \
      e.client, e.request_id, e.operation_id, e.note, e.change_id, e.cause, e.hash, e.data \
      from audit.entries a join events e on e.position = a.position \
-     where ($1::uuid[] is null or a.tenant_id = any($1) or a.stream_id = $2) \
+     where ($1::uuid[] is null or a.tenant_id = any($1) or a.stream_id = $2 or a.domain_id = any($14)) \
+     and ($15::text[] is null or a.domain = any($15)) \
      and ($3::text is null or a.domain = $3) and ($4::uuid is null or a.tenant_id = $4) \
      and ($5::uuid is null or a.actor_id = $5) and ($6::uuid is null or a.token_id = $6) \
      and ($7::text[] is null or a.type = any($7)) and ($8::uuid is null or a.operation_id = $8) \

@@ -5,12 +5,13 @@ use super::frames::{self, Extras};
 use super::hub::Hub;
 use super::rights::{Rights, Seen};
 use super::sql;
-use crate::store::raw::{RawEvent, RawView};
+use crate::store::raw::{RawEvent, RawView, Selection};
 use crate::store::read::{LogReader, ReadError};
 use chrono::{DateTime, Utc};
+use headwater_events::actor::Owned;
 use headwater_events::domain::sides;
 use headwater_events::event::Event;
-use headwater_events::ids::{OperationId, Position, StreamKind, TenantId, TokenId, UserId};
+use headwater_events::ids::{DomainId, OperationId, Position, StreamKind, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use headwater_projections::audit::words;
 use serde_json::{Value, json};
@@ -75,11 +76,16 @@ pub async fn read(
     asked: &Question,
     most: i64,
 ) -> Result<Trail, ReadError> {
-    let (tenants, user) = match rights.selection().readable {
-        Some((tenants, user)) => (Some(tenants.into_iter().map(TenantId::as_uuid).collect::<Vec<_>>()), user),
+    let Selection { readable, named, .. } = rights.selection();
+    let (owned, user) = readable.unzip();
+    let user = user.flatten().map(UserId::as_uuid);
+    let (tenants, single) = match owned {
+        Some(Owned { tenants, domains }) => (
+            Some(tenants.into_iter().map(TenantId::as_uuid).collect::<Vec<_>>()),
+            Some(domains.into_iter().map(DomainId::as_uuid).collect::<Vec<_>>()),
+        ),
         None => (None, None),
     };
-    let user = user.map(UserId::as_uuid);
     let sql_time = |at: Option<Timestamp>| at.map(DateTime::<Utc>::from);
     let rows = sqlx::query(sql::AUDIT)
         .bind(&tenants)
@@ -95,6 +101,8 @@ pub async fn read(
         .bind(asked.text.as_deref().map(search))
         .bind(asked.before.map(Position::get))
         .bind(most)
+        .bind(single)
+        .bind(named)
         .persistent(false)
         .fetch_all(pool)
         .await?;

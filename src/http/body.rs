@@ -25,6 +25,8 @@ const UNHELD: &str = "invalid_text";
 pub trait FromBody: Sized + Send {
     /// Octets of the body, at most.
     const MAX_BYTES: usize = BODY_MAX_BYTES;
+    /// Whether it holds something that people remember: a digest of it must not tell it by trying.
+    const HAS_SECRET: bool = false;
 
     /// Takes what it knows; none when a fault was noted. What is left over is refused afterwards.
     fn read(fields: &mut Fields) -> Option<Self>;

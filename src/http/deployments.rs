@@ -96,11 +96,11 @@ async fn list(
     auth: Authenticated,
     wanted: Listing<DeploymentFilter, (Uuid, Uuid)>,
 ) -> Result<Response, Problem> {
-    let (filter, scope) = (wanted.filter.clone(), auth.scope());
+    let (filter, visible) = (wanted.filter.clone(), auth.caller.visible());
     page::list(wanted, move |after, most| {
-        let (app, filter, scope) = (app.clone(), filter.clone(), scope.clone());
+        let (app, filter, visible) = (app.clone(), filter.clone(), visible.clone());
         async move {
-            let found = deployments::page(&app.pool, scope.as_deref(), &filter, after, most).await?;
+            let found = deployments::page(&app.pool, &visible, &filter, after, most).await?;
             let key = |one: &deployments::StoredDeployment| (one.domain.as_uuid(), one.cluster.as_uuid());
             Ok(Page { items: found.into_iter().map(|one| (key(&one), Deployment::from(one))).collect() })
         }

@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use headwater_events::actor::{Resource, Verb};
+use headwater_events::actor::{DomainRef, Resource, Verb};
 use headwater_events::dns::DomainName;
-use headwater_events::domain::{CreateDomain, DomainCommand, DomainPatch};
+use headwater_events::domain::{CreateDomain, DomainCommand, DomainPatch, DomainState};
 use headwater_events::ids::{DomainId, TenantId};
 use headwater_events::reject::Fault;
 use utoipa::IntoParams;
@@ -73,16 +73,30 @@ impl FromQuery for DomainFilter {
     }
 }
 
-/// The domain of this name, if the caller may see it.
+/// The domain of this name, if the caller may read everything in it.
+///
+/// # Errors
+/// 404 where the caller may not know of it, 403 where its token is limited to some of its records.
+pub async fn visible(app: &App, auth: &Authenticated, name: &DomainName) -> Result<StoredDomain, Problem> {
+    let found = known(app, auth, name).await?;
+    auth.may(Verb::Read, Resource::Contents(seen(&found.state)), format!("domain {name}"))?;
+    Ok(found)
+}
+
+/// The domain of this name, if the caller may know of it: what is shown of it needs a decision of its own.
 ///
 /// # Errors
 /// 404 otherwise.
-pub async fn visible(app: &App, auth: &Authenticated, name: &DomainName) -> Result<StoredDomain, Problem> {
+pub async fn known(app: &App, auth: &Authenticated, name: &DomainName) -> Result<StoredDomain, Problem> {
     let missing = || Problem::not_found(format!("domain {name}"));
     let found = domains::by_name(&app.pool, name).await?.ok_or_else(missing)?;
-    let resource = Resource::Domain(found.state.id, found.state.tenant);
-    auth.may(Verb::Read, resource, format!("domain {name}"))?;
+    auth.may(Verb::Read, Resource::Domain(seen(&found.state)), format!("domain {name}"))?;
     Ok(found)
+}
+
+/// A domain as the policy sees it.
+pub fn seen(state: &DomainState) -> DomainRef<'_> {
+    DomainRef { id: state.id, tenant: state.tenant, name: state.name.as_str() }
 }
 
 /// Domains that the caller may see, by name.
@@ -94,12 +108,12 @@ async fn list(
     wanted: Listing<DomainFilter, String>,
 ) -> Result<Response, Problem> {
     let platform = domains::platform(&app.pool).await?;
-    let (filter, scope) = (wanted.filter.clone(), auth.scope());
+    let (filter, visible) = (wanted.filter.clone(), auth.caller.visible());
     page::list(wanted, move |after: Option<String>, most| {
         let (pool, platform) = (app.pool.clone(), platform.clone());
-        let (filter, scope) = (filter.clone(), scope.clone());
+        let (filter, visible) = (filter.clone(), visible.clone());
         async move {
-            let found = domains::page(&pool, scope.as_deref(), &filter, after.as_deref(), most).await?;
+            let found = domains::page(&pool, &visible, &filter, after.as_deref(), most).await?;
             let item = |one: StoredDomain| (one.state.name.to_string(), Domain::new(&one, &platform));
             Ok(Page { items: found.into_iter().map(item).collect() })
         }
@@ -149,7 +163,7 @@ fn tenant(
     if auth.caller.admin {
         return platform.ok_or_else(|| missing("the platform has no tenant yet: run `headwater init`"));
     }
-    let mut tenants = auth.caller.tenants.iter();
+    let mut tenants = auth.caller.tenants.keys();
     match (tenants.next(), tenants.next()) {
         (Some(only), None) => Ok(*only),
         (None, _) => Err(missing("you are a member of no tenant: ask an administrator to make you one")),
@@ -168,7 +182,7 @@ async fn get(
     Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let mut found = visible(&app, &auth, &name).await?;
+    let mut found = known(&app, &auth, &name).await?;
     if let Some(revision) = asof::resolve(&app, &found.state, moment).await? {
         found = asof::state(&app, &found, revision).await?.1;
     }
@@ -221,7 +235,7 @@ async fn status(
     DomainPath(name): DomainPath,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    let found = visible(&app, &auth, &name).await?;
+    let found = known(&app, &auth, &name).await?;
     let platform = domains::platform(&app.pool).await?;
     let deployed = deployments::of_domain(&app.pool, found.state.id).await?;
     let deployed = deployed.into_iter().map(Into::into).collect();

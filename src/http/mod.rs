@@ -3,9 +3,11 @@
 
 pub mod audit;
 pub mod auth;
+pub mod client;
 pub mod events;
 pub mod operations;
 pub mod problem;
+pub mod session;
 pub mod stall;
 pub mod stream;
 
@@ -13,6 +15,7 @@ pub use problem::Problem;
 
 pub mod router;
 
+mod access_log;
 mod asof;
 mod cache;
 mod cells;
@@ -22,6 +25,7 @@ mod domains;
 mod edges;
 mod health;
 mod hostnames;
+mod members;
 mod placement;
 mod projections;
 mod revisions;
@@ -45,6 +49,7 @@ pub mod mutation;
 pub mod openapi;
 pub mod page;
 pub mod path;
+pub mod policy;
 pub mod query;
 pub mod rate;
 pub mod strict;

@@ -58,9 +58,11 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         let mut meta = meta(&parts, allow)?;
         let key = idempotency_key(&parts)?;
         let sent = body::json(&parts.headers, body, T::MAX_BYTES).await?;
-        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &sent.value) });
-        let body = body::read::<T>(sent)?;
         let identity = parts.extensions.get::<Identity>().cloned();
+        let secret =
+            identity.as_ref().filter(|_| T::HAS_SECRET).map(|identity| identity.keys().of_requests());
+        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &sent.value, secret) });
+        let body = body::read::<T>(sent)?;
         Ok(Self { auth, body, meta, dry_run, identity })
     }
 }
@@ -215,12 +217,12 @@ fn idempotency_key(parts: &Parts) -> Result<Option<Uuid>, Problem> {
     }
 }
 
-/// BLAKE3 of method, path, query without `dry_run`, and the body with its keys in order.
-fn digest(parts: &Parts, body: &Value) -> [u8; 32] {
+/// BLAKE3 of method, path, query without `dry_run`, and the body with its keys in order; keyed where it holds a secret.
+fn digest(parts: &Parts, body: &Value, secret: Option<&[u8; 32]>) -> [u8; 32] {
     let mut query: Vec<&str> = parts.uri.query().unwrap_or_default().split('&').collect();
     query.retain(|pair| !pair.is_empty() && *pair != "dry_run" && !pair.starts_with("dry_run="));
     query.sort_unstable();
-    let mut hasher = blake3::Hasher::new();
+    let mut hasher = secret.map_or_else(blake3::Hasher::new, blake3::Hasher::new_keyed);
     // It may hold a private key: what is kept is the digest alone.
     let body = Zeroizing::new(body.to_string());
     for part in [parts.method.as_str(), parts.uri.path(), &query.join("&"), body.as_str()] {

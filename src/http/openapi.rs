@@ -8,7 +8,9 @@ use std::sync::Arc;
 use utoipa::PartialSchema;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, Info, OpenApi, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
 };
@@ -17,6 +19,7 @@ use super::dto::{FaultBody, ProblemBody};
 use super::problem::CODES;
 
 const SCHEME: &str = "token";
+const COOKIE_SCHEME: &str = "session";
 
 /// A text that is the same for as long as the process runs, with its entity tag.
 #[derive(Clone)]
@@ -70,21 +73,27 @@ fn complete(mut api: OpenApi) -> OpenApi {
     info.description = Some("The control plane of a private CDN and authoritative DNS.".to_owned());
     api.info = info;
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("hw_…").build();
+    let cookie = ApiKeyValue::with_description(
+        crate::people::session::COOKIE,
+        "Of `POST /api/auth/login`; every request but GET also shows `X-CSRF-Token`, as `GET /api/me` has it",
+    );
     let added = ComponentsBuilder::new()
         .schema("Problem", problem_schema())
         .schema("FaultBody", FaultBody::schema())
         .security_scheme(SCHEME, SecurityScheme::Http(scheme))
+        .security_scheme(COOKIE_SCHEME, SecurityScheme::ApiKey(ApiKey::Cookie(cookie)))
         .build();
     let components = api.components.get_or_insert_default();
     components.schemas.extend(added.schemas);
     components.security_schemes.extend(added.security_schemes);
     for (path, item) in &mut api.paths.paths {
-        // Whoever holds a token may revoke it, and says so by showing it.
-        let needs_token = path != "/api/tokens/revoke";
+        // Whoever holds a token may revoke it, and says so by showing it; whoever logs in has none yet.
+        let needs_token = !matches!(path.as_str(), "/api/tokens/revoke" | "/api/auth/login");
+        let is_session = path.starts_with("/api/auth/");
         each_operation(item, |method, operation| {
             operation.operation_id = Some(operation_id(method, path));
             as_pages(operation);
-            extend(operation, needs_token, method != "get");
+            extend(operation, needs_token, method != "get" && !is_session);
         });
     }
     api
@@ -153,7 +162,8 @@ fn extend(operation: &mut Operation, needs_token: bool, changes: bool) {
         .build();
     operation.responses.responses.insert("default".to_owned(), RefOr::T(problem));
     if needs_token {
-        operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(SCHEME, [])]);
+        let one = |scheme: &str| SecurityRequirement::new::<_, [&str; 0], &str>(scheme, []);
+        operation.security = Some(vec![one(SCHEME), one(COOKIE_SCHEME)]);
     }
     if changes {
         operation.parameters.get_or_insert_default().extend(of_mutations().map(RefOr::T));

@@ -18,7 +18,7 @@ use axum::Json;
 use axum::extract::{OriginalUri, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use headwater_events::actor::{self, Verb};
+use headwater_events::actor::{self, Resource, Verb};
 use headwater_events::admin::AdminCommand;
 use headwater_events::ids::OperationId;
 use headwater_projections::operations::State as OperationState;
@@ -175,9 +175,9 @@ async fn differences(
 
 /// Whether the caller may change what the operation is about.
 fn writable(who: &Authenticated, operation: &Shown) -> Result<(), Problem> {
-    let resource = match (operation.domain, operation.tenant) {
-        (Some(domain), Some(tenant)) => actor::Resource::Domain(domain, tenant),
-        _ => actor::Resource::Platform,
+    let resource = match operation.resource() {
+        Resource::Domain(domain) => Resource::Contents(domain),
+        _ => Resource::Platform,
     };
     if actor::decide(&who.caller, Verb::Write, resource).is_granted() {
         return Ok(());

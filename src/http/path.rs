@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use headwater_events::dns::{DnsFault, DomainName, OwnerName, RrType};
-use headwater_events::ids::PurgeId;
+use headwater_events::ids::{PurgeId, UserId};
 use headwater_events::reject::Fault;
 use serde::Deserialize;
 use std::str::FromStr;
@@ -38,6 +38,12 @@ struct RawHostname {
 struct RawPurge {
     d: String,
     id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawMember {
+    d: String,
+    user: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -81,6 +87,15 @@ pub struct PurgePath {
     pub domain: DomainName,
     /// Which purge.
     pub id: PurgeId,
+}
+
+/// `{d}/members/{user}`.
+#[derive(Debug, Clone)]
+pub struct MemberPath {
+    /// The domain.
+    pub domain: DomainName,
+    /// Who.
+    pub user: UserId,
 }
 
 /// `{d}/revisions/{n}`.
@@ -165,6 +180,15 @@ impl<S: Send + Sync> FromRequestParts<S> for PurgePath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let RawPurge { d, id: text } = raw(parts, state).await?;
         Ok(Self { domain: domain(&d)?, id: id(&text)? })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for MemberPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let RawMember { d, user } = raw(parts, state).await?;
+        Ok(Self { domain: domain(&d)?, user: id(&user)? })
     }
 }
 

@@ -1,8 +1,8 @@
 //! How much one account may ask for: a token bucket each for reads and mutations, filled evenly, in the memory of this
-//! process. Administrators have none.
+//! process, which gives its share of what all processes give together. Administrators have none.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use headwater_events::actor::{self, Caller, Resource, Verb};
+use headwater_events::actor::Caller;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::Problem;
 use crate::config::Limits;
+use crate::replicas::Replicas;
 
 /// The window that a quota is for.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -40,6 +41,7 @@ pub struct Limiter(Arc<Shared>);
 struct Shared {
     reads: u32,
     writes: u32,
+    replicas: Replicas,
     buckets: Mutex<HashMap<(Uuid, Kind), Bucket>>,
 }
 
@@ -53,24 +55,25 @@ pub struct Allowance {
 
 impl Limiter {
     /// Buckets of the configured sizes.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, replicas: Replicas) -> Self {
         let (reads, writes) = (limits.reads_per_minute, limits.mutations_per_minute);
-        Self(Arc::new(Shared { reads, writes, buckets: Mutex::default() }))
+        Self(Arc::new(Shared { reads, writes, replicas, buckets: Mutex::default() }))
     }
 
     /// Takes one request out of its account's bucket; none for those that have no bucket.
     pub fn ask(&self, caller: &Caller, method: &Method, now: Instant) -> Option<Allowance> {
-        if actor::decide(caller, Verb::Write, Resource::Platform).is_granted() {
+        // Also with a token that is limited.
+        if caller.admin {
             return None;
         }
         // Members of one tenant share; somebody in none or several stands alone.
-        let mut tenants = caller.tenants.iter();
+        let mut tenants = caller.tenants.keys();
         let account = match (tenants.next(), tenants.next()) {
             (Some(only), None) => only.as_uuid(),
             _ => caller.actor.id,
         };
         let kind = if method.is_safe() { Kind::Reads } else { Kind::Writes };
-        let quota = if kind == Kind::Reads { self.0.reads } else { self.0.writes };
+        let quota = self.0.replicas.share(if kind == Kind::Reads { self.0.reads } else { self.0.writes });
         let full = f64::from(quota);
         let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= BUCKETS_MAX_COUNT {
@@ -132,14 +135,14 @@ impl Allowance {
 mod tests {
     use super::*;
     use headwater_events::actor::{Actor, ActorKind};
-    use std::collections::BTreeSet;
 
     #[test]
     fn a_bucket_empties_and_fills() {
-        let shared = Shared { reads: 60, writes: 2, buckets: Mutex::default() };
+        let replicas = Replicas::default();
+        let shared = Shared { reads: 60, writes: 2, replicas, buckets: Mutex::default() };
         let limiter = Limiter(Arc::new(shared));
         let actor = Actor { kind: ActorKind::User, id: Uuid::from_u128(1), token: None, on_behalf_of: None };
-        let user = Caller { actor, admin: false, tenants: BTreeSet::new() };
+        let user = Caller::new(actor, false);
         let now = Instant::now();
         let ask = |at: Instant| limiter.ask(&user, &Method::PUT, at).unwrap();
         assert!(!ask(now).is_refused() && !ask(now).is_refused());

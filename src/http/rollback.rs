@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::body::{Fields, FromBody};
-use super::domains::visible;
+use super::domains::known;
 use super::dto::Receipt;
 use super::mutation::{Mutation, Submitted};
 use super::path::DomainPath;
@@ -84,7 +84,7 @@ async fn rollback(
     let mut tries = 0;
     loop {
         tries += 1;
-        let domain = visible(&app, &mutation.auth, &name).await?.state;
+        let domain = known(&app, &mutation.auth, &name).await?.state;
         let now = app.clock.now();
         let past = past::read(&app.pool, &domain, to, app.config.limits.retention, now).await?;
         let destinations = app.config.sites.destinations.clone();

@@ -5,6 +5,8 @@ use axum::Router;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
+use headwater_events::domain::destination::Network;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,9 +15,9 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
-    Problem, asof, audit, cache, cells, clusters, deployments, docs, domains, edges, envelope, events,
-    health, hostnames, operations, placement, projections, revisions, rollback, rrsets, status, stream,
-    tenants, tls, tokens, undo, users, zone,
+    Problem, access_log, asof, audit, cache, cells, client, clusters, deployments, docs, domains, edges,
+    envelope, events, health, hostnames, members, operations, placement, projections, revisions, rollback,
+    rrsets, session, status, stream, tenants, tls, tokens, undo, users, zone,
 };
 use crate::app::App;
 
@@ -23,6 +25,7 @@ use crate::app::App;
 pub fn api() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(domains::routes())
+        .merge(members::routes())
         .merge(rrsets::routes())
         .merge(hostnames::routes())
         .merge(cache::routes())
@@ -35,6 +38,8 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(deployments::routes())
         .merge(tenants::routes())
         .merge(users::routes())
+        .merge(session::routes())
+        .merge(access_log::routes())
         .merge(tokens::routes())
         .merge(clusters::routes())
         .merge(edges::routes())
@@ -50,7 +55,7 @@ pub fn api() -> OpenApiRouter<App> {
 
 /// Every route under `/api` that needs none.
 pub fn open() -> OpenApiRouter<App> {
-    tokens::open()
+    tokens::open().merge(session::open())
 }
 
 /// The description of everything.
@@ -67,7 +72,11 @@ pub fn document() -> serde_json::Result<Fixed> {
 /// As [`document`].
 pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Router> {
     let document = document()?;
-    let gate = Gate { identity: Identity::start(app.clone()), limiter: Limiter::new(&app.config.limits) };
+    let gate = Gate {
+        identity: Identity::start(app.clone()),
+        limiter: Limiter::new(&app.config.limits, app.replicas.clone()),
+    };
+    let trusted: Arc<[Network]> = app.config.server.trusted_proxies.clone().into();
     let (guarded, _) = api().split_for_parts();
     let guarded = guarded.route_layer(from_fn_with_state(gate.clone(), auth::layer));
     let (open, _) = open().split_for_parts();
@@ -86,7 +95,8 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
         .fallback(missing)
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(envelope::panicked))
-        .layer(from_fn(envelope::layer)))
+        .layer(from_fn(envelope::layer))
+        .layer(from_fn_with_state(trusted, client::layer)))
 }
 
 async fn missing(uri: Uri) -> Problem {

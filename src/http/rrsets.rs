@@ -3,8 +3,9 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use headwater_events::actor::{self, Caller, Resource, Verb};
 use headwater_events::dns::RrType;
-use headwater_events::domain::DomainCommand;
+use headwater_events::domain::{DomainCommand, DomainState};
 use headwater_events::ids::Revision;
 use headwater_events::reject::Fault;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use utoipa_axum::routes;
 use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::body::NoBody;
-use super::domains::visible;
+use super::domains::{known, seen};
 use super::dto::Receipt;
 use super::dto::rrset::{Batch, BatchChanges, PutRrset, Rrset};
 use super::mutation::Mutation;
@@ -44,9 +45,9 @@ async fn list(
     headers: HeaderMap,
     wanted: Listing<Moment, (String, i32)>,
 ) -> Result<Response, Problem> {
-    let stored = visible(&app, &auth, &name).await?;
+    let stored = known(&app, &auth, &name).await?;
     if let Some(revision) = asof::resolve(&app, &stored.state, wanted.filter).await? {
-        return list_asof(app, stored, revision, headers, wanted).await;
+        return list_asof(app, &auth.caller, stored, revision, headers, wanted).await;
     }
     let domain = stored.state.clone();
     let revision = domain.revision;
@@ -59,9 +60,9 @@ async fn list(
     let derived = Arc::new(derived);
     let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
         let (app, domain, derived) = (app.clone(), domain.clone(), Arc::clone(&derived));
+        let caller = auth.caller.clone();
         async move {
-            let found = rrsets::page(&app.pool, domain.id, after.as_ref(), most).await?;
-            let found = with_derived(found, &derived, after.as_ref(), most);
+            let found = readable(&app, &caller, &domain, &derived, after, most).await?;
             Ok(Page { items: found.into_iter().map(|one| (one.key(), Rrset::from(one))).collect() })
         }
     });
@@ -73,6 +74,7 @@ async fn list(
 /// The same as of a revision.
 async fn list_asof(
     app: App,
+    caller: &Caller,
     stored: StoredDomain,
     revision: Revision,
     headers: HeaderMap,
@@ -87,6 +89,7 @@ async fn list_asof(
     derived.extend(rrsets::answers_of(&was.state, state.hostnames.keys(), &platform)?);
     let mut all = state.rrsets;
     all.extend(derived.into_iter().map(|one| (one.key(), one)));
+    all.retain(|_, one| reads(caller, &was.state, one));
     let all = Arc::new(all);
     let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
         let (app, all, id) = (app.clone(), Arc::clone(&all), was.state.id);
@@ -102,6 +105,40 @@ async fn list_asof(
     let mut response = listed.await?;
     conditional::set_etag(response.headers_mut(), revision);
     Ok(response)
+}
+
+/// The next RRsets that the caller may read: a token may be limited to a few of a large zone, so it is looked at page by
+/// page until there are enough.
+async fn readable(
+    app: &App,
+    caller: &Caller,
+    domain: &DomainState,
+    derived: &[ShownRrset],
+    mut after: Option<(String, i32)>,
+    most: i64,
+) -> Result<Vec<ShownRrset>, Problem> {
+    let whole = actor::decide(caller, Verb::Read, Resource::Contents(seen(domain))).is_granted();
+    let wanted = usize::try_from(most).unwrap_or(usize::MAX);
+    let look = if whole { most } else { page::PAGE_MAX_ITEMS };
+    let mut shown = Vec::new();
+    loop {
+        let found = rrsets::page(&app.pool, domain.id, after.as_ref(), look).await?;
+        let found = with_derived(found, derived, after.as_ref(), look);
+        let next = found.last().map(ShownRrset::key);
+        let is_last = i64::try_from(found.len()).is_ok_and(|count| count < look);
+        shown.extend(found.into_iter().filter(|one| whole || reads(caller, domain, one)));
+        if shown.len() >= wanted || is_last || next.is_none() {
+            shown.truncate(wanted);
+            return Ok(shown);
+        }
+        after = next;
+    }
+}
+
+/// Whether the caller may read an RRset.
+pub(super) fn reads(caller: &Caller, domain: &DomainState, one: &ShownRrset) -> bool {
+    let resource = Resource::Rrset(seen(domain), &one.owner, one.rrtype);
+    actor::decide(caller, Verb::Read, resource).is_granted()
 }
 
 /// Puts what the platform adds in its place among the stored RRsets of one page.
@@ -129,9 +166,10 @@ async fn get(
     Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let stored = visible(&app, &auth, &at.domain).await?;
+    let stored = known(&app, &auth, &at.domain).await?;
     let domain = &stored.state;
     let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
+    auth.may(Verb::Read, Resource::Rrset(seen(domain), &owner, rrtype), format!("domain {}", at.domain))?;
     let past = asof::resolve(&app, domain, moment).await?;
     let mut found = match past {
         Some(revision) => past::rrset(&app.pool, domain, revision, &owner, rrtype).await?,
@@ -182,7 +220,7 @@ async fn delete(
 ) -> Result<Response, Problem> {
     let (owner, rrtype) = at.read().map_err(Problem::invalid)?;
     if owner.is_apex() && matches!(rrtype, RrType::SOA | RrType::NS) {
-        visible(&app, &mutation.auth, &at.domain).await?;
+        known(&app, &mutation.auth, &at.domain).await?;
         let detail = format!("the {rrtype} records of the apex come from the platform");
         return Err(Problem::invalid(vec![Fault::at("", "derived", detail)]));
     }

@@ -7,9 +7,10 @@ use crate::history::frames;
 use crate::history::hub::OpenStream;
 use crate::history::query::{Cursor, Params};
 use crate::history::reader::{Filter, Pulled, Reader};
-use crate::history::rights::Rights;
+use crate::history::rights::{Ended, Rights};
 use crate::http::Problem;
 use crate::http::auth::Authenticated;
+use crate::people::session::{self, SessionId};
 use crate::store::read::LogMeta;
 use async_stream::stream;
 use axum::body::{Body, Bytes};
@@ -39,6 +40,8 @@ const FULL_RETRY: Duration = Duration::from_secs(5);
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an error of the log; the stream stays open meanwhile.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
+/// How often it is asked whether the session of a stream is still open: sessions are no events.
+const SESSION_INTERVAL: Duration = Duration::from_secs(2);
 /// Which part of the longest life a stream lives.
 const LIFE_SHARE: std::ops::RangeInclusive<f64> = 0.75..=1.0;
 /// The header with which a reader says where it was.
@@ -114,8 +117,9 @@ async fn serve(
         Begin::At(position) => position,
         Begin::Reset(_) => meta.head,
     };
+    let session = who.session.as_ref().map(|open| Watch { id: open.id, looked: Instant::now() });
     let reader = Reader::new(app.clone(), who, log, cursor, rights, filter);
-    let body = Body::from_stream(blocks(app, reader, begin, meta, place));
+    let body = Body::from_stream(blocks(app, reader, begin, meta, (place, session)));
     let mut response = Response::new(body);
     let fixed = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -160,14 +164,16 @@ fn place(app: &App, who: &Authenticated) -> Result<OpenStream, Problem> {
     let limits = &app.config.limits;
     let token = who.caller.actor.token.map(TokenId::as_uuid);
     let mine = token.or(who.caller.user().map(UserId::as_uuid)).unwrap_or(Uuid::nil());
-    let mut keys = vec![(mine, limits.streams_per_token)];
+    let (per_token, per_tenant) =
+        (app.replicas.share(limits.streams_per_token), app.replicas.share(limits.streams_per_tenant));
+    let mut keys = vec![(mine, per_token)];
     if !who.caller.admin {
-        keys.extend(who.caller.tenants.iter().map(|tenant| (tenant.as_uuid(), limits.streams_per_tenant)));
+        keys.extend(who.caller.tenants.keys().map(|tenant| (tenant.as_uuid(), per_tenant)));
     }
     app.hub.open_stream(&keys).ok_or_else(|| {
         let detail = format!(
             "too many event streams are open: at most {} for a token and {} for a tenant",
-            limits.streams_per_token, limits.streams_per_tenant
+            per_token, per_tenant
         );
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(FULL_RETRY)
     })
@@ -207,6 +213,32 @@ fn bye(reason: &str) -> Bytes {
     frames::notice(None, "bye", &json!({"reason": reason})).into()
 }
 
+/// The session of a stream.
+struct Watch {
+    id: SessionId,
+    looked: Instant,
+}
+
+impl Watch {
+    /// Whether it is over; asked now and then. What cannot be asked is asked again.
+    async fn is_over(&mut self, app: &App) -> bool {
+        if self.looked.elapsed() < SESSION_INTERVAL {
+            return false;
+        }
+        self.looked = Instant::now();
+        matches!(session::is_open(&app.pool, self.id).await, Ok(false))
+    }
+}
+
+/// Why a stream is over, whatever the log says.
+async fn over(app: &App, session: Option<&mut Watch>) -> Option<&'static str> {
+    if app.stop.is_cancelled() {
+        return Some("stopping");
+    }
+    let is_over = session?.is_over(app).await;
+    is_over.then(|| Ended::SessionOver.reason())
+}
+
 /// How long until a time, by the process's clock.
 fn until(app: &App, end: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(end.millis_since(app.clock.now())).unwrap_or(0))
@@ -224,7 +256,7 @@ fn blocks(
     mut reader: Reader,
     begin: Begin,
     meta: LogMeta,
-    place: OpenStream,
+    (place, mut session): (OpenStream, Option<Watch>),
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
     stream! {
         let _place = place;
@@ -250,8 +282,8 @@ fn blocks(
             }
             // Marked before the pull, so that a move during it wakes the wait below.
             tail.borrow_and_update();
-            if app.stop.is_cancelled() {
-                yield Ok(bye("stopping"));
+            if let Some(reason) = over(&app, session.as_mut()).await {
+                yield Ok(bye(reason));
                 return;
             }
             let pause = match reader.pull().await {
@@ -285,6 +317,7 @@ fn blocks(
             };
             let expiry = reader.rights().expires_at().map_or(BOOKMARK_INTERVAL, |end| until(&app, end));
             let wake = Instant::now() + pause.min(expiry);
+            let wake = session.as_ref().map_or(wake, |session| wake.min(session.looked + SESSION_INTERVAL));
             let wake = wake.min(heard + BOOKMARK_INTERVAL).min(end).max(Instant::now() + Duration::from_millis(1));
             tokio::select! {
                 _ = tail.changed(), if pause != ERROR_PAUSE => {}

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
-use headwater_events::admin::AdminCommand;
+use headwater_events::admin::{AdminCommand, TenantPatch};
 use headwater_events::ids::{TenantId, UserId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -13,21 +13,22 @@ use uuid::Uuid;
 use super::auth::Authenticated;
 use super::body::NoBody;
 use super::dto::Receipt;
-use super::dto::account::{Member, NewTenant, Tenant};
+use super::dto::account::{Member, NewTenant, PutMember, Tenant};
+use super::dto::person::PatchTenant;
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::{IdPath, PairPath};
 use super::query::{NoQuery, Query};
 use super::{Problem, answer, page};
 use crate::app::App;
-use crate::command::Command;
-use crate::query::accounts::{self, StoredTenant, TenantFilter};
+use crate::command::{Aside, Command};
+use crate::query::accounts::{self, StoredMember, StoredTenant, TenantFilter};
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(get))
+        .routes(routes!(get, patch, delete))
         .routes(routes!(members))
         .routes(routes!(member, add, remove))
 }
@@ -94,6 +95,40 @@ async fn get(
     Ok(Json(visible(&app, &auth, id, Verb::Read).await?.into()))
 }
 
+/// Rename a tenant, or change its labels or external id (administrators).
+#[utoipa::path(patch, path = "/api/tenants/{id}", tag = "tenants", params(("id" = Uuid, Path)),
+    request_body = PatchTenant, responses((status = 200, body = Tenant)))]
+async fn patch(
+    State(app): State<App>,
+    IdPath(id): IdPath<TenantId>,
+    mutation: Mutation<TenantPatch>,
+) -> Result<Response, Problem> {
+    let (mutation, patch) = mutation.split();
+    visible(&app, &mutation.auth, id, Verb::Write).await?;
+    let aside = match &patch.name {
+        Some(name) => Aside::TenantRenamed { tenant: id, name: name.clone() },
+        None => Aside::Nothing,
+    };
+    let command = AdminCommand::UpdateTenant { tenant: id, patch };
+    match mutation.submit(&app, Command::Admin { command, aside }).await? {
+        Submitted::Done(outcome) => Ok(answer::resource(&outcome, &Tenant::from(one(&app, id).await?))),
+        plan => Ok(plan.into_response()),
+    }
+}
+
+/// Remove a tenant that owns no domain (administrators). Its memberships end.
+#[utoipa::path(delete, path = "/api/tenants/{id}", tag = "tenants", params(("id" = Uuid, Path)),
+    responses((status = 200, body = Receipt)))]
+async fn delete(
+    State(app): State<App>,
+    IdPath(id): IdPath<TenantId>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Tenant(id), format!("tenant {id}"))?;
+    let (command, aside) = (AdminCommand::DeleteTenant { tenant: id }, Aside::TenantGone { tenant: id });
+    Ok(mutation.submit(&app, Command::Admin { command, aside }).await?.into_response())
+}
+
 /// Members of a tenant.
 #[utoipa::path(get, path = "/api/tenants/{id}/members", tag = "tenants", params(("id" = Uuid, Path), PageParams),
     responses((status = 200, body = Vec<Member>, description = "A page: items and next")))]
@@ -108,9 +143,7 @@ async fn members(
         let app = app.clone();
         async move {
             let found = accounts::members(&app.pool, id, None, after, most).await?;
-            let item = |(user, email): (UserId, Option<String>)| {
-                (user.as_uuid(), Member { tenant: id.as_uuid(), user: user.as_uuid(), email })
-            };
+            let item = |one: StoredMember| (one.user.as_uuid(), Member::new(id, one));
             Ok(Page { items: found.into_iter().map(item).collect() })
         }
     })
@@ -119,9 +152,8 @@ async fn members(
 
 async fn membership(app: &App, tenant: TenantId, user: UserId) -> Result<Member, Problem> {
     let found = accounts::members(&app.pool, tenant, Some(user), None, 1).await?.pop();
-    let (user, email) =
-        found.ok_or_else(|| Problem::not_found(format!("member {user} of tenant {tenant}")))?;
-    Ok(Member { tenant: tenant.as_uuid(), user: user.as_uuid(), email })
+    let found = found.ok_or_else(|| Problem::not_found(format!("member {user} of tenant {tenant}")))?;
+    Ok(Member::new(tenant, found))
 }
 
 /// One member of a tenant.
@@ -137,23 +169,25 @@ async fn member(
     Ok(Json(membership(&app, tenant, user).await?))
 }
 
-/// Make a user a member of a tenant (administrators).
-#[utoipa::path(put, path = "/api/tenants/{id}/members/{user}", tag = "tenants",
+/// Make a user a member of a tenant, or give a member another role (owners of it). Without a role a member keeps its own,
+/// and a new one is an owner.
+#[utoipa::path(put, path = "/api/tenants/{id}/members/{user}", tag = "tenants", request_body = PutMember,
     params(("id" = Uuid, Path), ("user" = Uuid, Path)), responses((status = 200, body = Member)))]
 async fn add(
     State(app): State<App>,
     PairPath(tenant, user): PairPath<TenantId, UserId>,
-    mutation: Mutation<NoBody>,
+    mutation: Mutation<PutMember>,
 ) -> Result<Response, Problem> {
-    visible(&app, &mutation.auth, tenant, Verb::Write).await?;
-    let command = Command::admin(AdminCommand::AddMember { tenant, user });
+    visible(&app, &mutation.auth, tenant, Verb::Manage).await?;
+    let role = mutation.body.role;
+    let command = Command::admin(AdminCommand::AddMember { tenant, user, role });
     match mutation.submit(&app, command).await? {
         Submitted::Done(outcome) => Ok(answer::resource(&outcome, &membership(&app, tenant, user).await?)),
         plan => Ok(plan.into_response()),
     }
 }
 
-/// End a membership (administrators).
+/// End a membership (owners of the tenant).
 #[utoipa::path(delete, path = "/api/tenants/{id}/members/{user}", tag = "tenants",
     params(("id" = Uuid, Path), ("user" = Uuid, Path)), responses((status = 200, body = Receipt)))]
 async fn remove(
@@ -161,7 +195,7 @@ async fn remove(
     PairPath(tenant, user): PairPath<TenantId, UserId>,
     mutation: Mutation<NoBody>,
 ) -> Result<Response, Problem> {
-    visible(&app, &mutation.auth, tenant, Verb::Write).await?;
+    visible(&app, &mutation.auth, tenant, Verb::Manage).await?;
     if !mutation.has_key() {
         membership(&app, tenant, user).await?;
     }

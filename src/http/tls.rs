@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use headwater_events::actor::{Resource, Verb};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{
     DomainCommand, DomainState, NewCertificate, SealedPrivateKey, StoredCertificate, uncovered,
@@ -19,7 +20,7 @@ use uuid::Uuid;
 use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::body::{self, NoBody};
-use super::domains::visible;
+use super::domains::{seen, visible};
 use super::dto::Receipt;
 use super::dto::tls::{PutCertificate, SentCertificate, TlsBody};
 use super::mutation::{Mutation, Submitted};
@@ -78,6 +79,7 @@ async fn put(
 ) -> Result<Response, Problem> {
     let (mutation, SentCertificate(sent)) = mutation.split();
     let domain = visible(&app, &mutation.auth, &name).await?.state;
+    mutation.auth.may(Verb::Write, Resource::Contents(seen(&domain)), format!("domain {name}"))?;
     let checked = match certificate::check(&sent, name.as_str(), app.clock.now()) {
         Ok(checked) => checked,
         Err(refused) => return Err(every_fault(&app, &domain, refused).await?),

@@ -92,7 +92,11 @@ async fn mine(
 /// Make a token for oneself; it is shown once.
 #[utoipa::path(post, path = "/api/me/tokens", tag = "self", request_body = NewToken,
     responses((status = 201, body = CreatedToken)))]
-async fn create(State(app): State<App>, mutation: Mutation<NewToken>) -> Result<Response, Problem> {
+async fn create(
+    State(app): State<App>,
+    Extension(identity): Extension<Identity>,
+    mutation: Mutation<NewToken>,
+) -> Result<Response, Problem> {
     let (mutation, new) = mutation.split();
     if new.expires_at.is_some_and(|at| at <= app.clock.now()) {
         let mut faults = name_faults(&new.name, TOKEN_NAME_MAX_BYTES);
@@ -102,8 +106,16 @@ async fn create(State(app): State<App>, mutation: Mutation<NewToken>) -> Result<
     let (user, token) = (mutation.auth.user(), TokenId::from_uuid(Uuid::now_v7()));
     let secret = token::generate();
     let internal = || Problem::unavailable("a token could not be made: try again");
-    let hash = *token::hash(secret.expose()).ok_or_else(internal)?.bytes();
-    let command = AdminCommand::CreateToken { user, token, name: new.name, expires_at: new.expires_at };
+    let plain = token::hash(secret.expose()).ok_or_else(internal)?;
+    let (hash, limits) = (identity.keys().stored(plain.bytes()), new.limits());
+    let command = AdminCommand::CreateToken {
+        user,
+        token,
+        name: new.name,
+        expires_at: new.expires_at,
+        scopes: new.scopes,
+        limits,
+    };
     let aside = Aside::TokenSecret { token, user, hash };
     let outcome = match mutation.submit(&app, Command::Admin { command, aside }).await? {
         Submitted::Done(outcome) => outcome,
@@ -188,8 +200,9 @@ async fn revoke(
     let shown = body::read::<ShownToken>(sent)?;
     let missing = || Problem::not_found("this token");
     let hash = token::hash(shown.token.expose()).ok_or_else(missing)?;
-    let holder = accounts::holder(&app.pool, hash).await?.ok_or_else(missing)?;
-    let (user, token) = (holder.user, holder.token);
+    let candidates = identity.keys().candidates(hash.bytes());
+    let holder = accounts::holder(&app.pool, &candidates, &[]).await?.ok_or_else(missing)?;
+    let (user, token) = (holder.user, holder.token.ok_or_else(missing)?);
     let command = AdminCommand::RevokeToken { user, token, possessed: true };
     let caller = auth::possessor(user, token);
     if dry_run {

@@ -159,6 +159,11 @@ struct UndoPreview {
 async fn undo_token(State(app): State<App>, mutation: Mutation<UndoEverything>) -> Result<Response, Problem> {
     let (mutation, UndoEverything { token, since, until }) = mutation.split();
     mutation.refuse_conditions()?;
+    if mutation.auth.caller.scopes.is_some() {
+        return Err(Problem::forbidden(
+            "a token that is limited cannot undo everything: use one that is not",
+        ));
+    }
     let allow = mutation.meta().allow;
     let allowed = allow.iter().map(|guard| guard.name().to_owned()).collect();
     let requested = UndoRequested { token, since, until, allowed };

@@ -17,10 +17,11 @@ use utoipa_axum::routes;
 
 use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
-use super::domains::visible;
+use super::domains::known;
 use super::dto::rrset::Rrset;
 use super::path::DomainPath;
 use super::query::Query;
+use super::rrsets::reads;
 use super::{Problem, conditional, page};
 use crate::app::App;
 use crate::query::asof::Moment;
@@ -49,7 +50,7 @@ enum Form {
     Json,
 }
 
-/// The whole zone: BIND text, or JSON for those that ask for it.
+/// The whole zone: BIND text, or JSON for those that ask for it. A token that is limited to some records gets those alone.
 #[utoipa::path(get, path = "/api/domains/{d}/zone", tag = "zone",
     params(("d" = String, Path, description = "The domain's name"), MomentParams),
     responses((status = 200, content_type = "text/dns", body = String)))]
@@ -60,7 +61,7 @@ async fn export(
     Query(moment): Query<Moment>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let held = visible(&app, &auth, &name).await?;
+    let held = known(&app, &auth, &name).await?;
     let past = asof::resolve(&app, &held.state, moment).await?;
     let revision = past.unwrap_or(held.state.revision);
     if conditional::fresh(&headers, revision)? {
@@ -74,19 +75,27 @@ async fn export(
     let permit = EXPORTS.clone().try_acquire_owned().map_err(busy)?;
     let platform = domains::platform(&app.pool).await?;
     // SOA first, as a zone file begins with it.
+    let caller = auth.caller;
     let first = |held: &StoredDomain| rrsets::derived(held, &platform).into_iter().rev();
     let body = match past {
         Some(revision) => {
             let (state, held) = asof::state(&app, &held, revision).await?;
             let answers = rrsets::answers_of(&held.state, state.hostnames.keys(), &platform)?;
-            let derived = first(&held).chain(answers).collect();
-            let stored = futures_util::stream::iter(state.rrsets.into_values().map(Ok));
+            let derived =
+                first(&held).chain(answers).filter(|one| reads(&caller, &held.state, one)).collect();
+            let of = held.state.clone();
+            let shown = state.rrsets.into_values().filter(move |one| reads(&caller, &of, one));
+            let stored = futures_util::stream::iter(shown.map(Ok));
             Body::from_stream(chunks(form, held.state, derived, stored, permit))
         }
         None => {
             let answers = rrsets::answers(&app.pool, &held.state, &platform).await?;
-            let derived = first(&held).chain(answers).collect();
-            let stored = rrsets::zone(app.pool.clone(), held.state.id);
+            let derived =
+                first(&held).chain(answers).filter(|one| reads(&caller, &held.state, one)).collect();
+            let of = held.state.clone();
+            let stored = rrsets::zone(app.pool.clone(), held.state.id).filter(move |one| {
+                std::future::ready(one.as_ref().map_or(true, |one| reads(&caller, &of, one)))
+            });
             Body::from_stream(chunks(form, held.state, derived, stored, permit))
         }
     };

@@ -4,7 +4,7 @@ use super::deadline::{CellView, EdgesView, TargetView};
 use super::{run, sql};
 use crate::command::Plan;
 use chrono::{DateTime, Utc};
-use headwater_events::actor::Caller;
+use headwater_events::actor::{self, Caller, DomainRef, Resource, Verb, Visible};
 use headwater_events::codec::decode;
 use headwater_events::event::{CellRef, DeploymentFact, Event};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, Position, Revision, TenantId};
@@ -47,11 +47,20 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Whether a caller may read it: what it started, and what belongs to its tenants.
+    /// What it is about, for the policy.
+    pub fn resource(&self) -> Resource<'_> {
+        match (self.domain, self.tenant, self.body["domain"].as_str()) {
+            (Some(id), Some(tenant), Some(name)) => Resource::Domain(DomainRef { id, tenant, name }),
+            (None, Some(tenant), _) => Resource::Tenant(tenant),
+            _ => Resource::Platform,
+        }
+    }
+
+    /// Whether a caller may read it: what it started with a token that is not limited, and what is about what it may
+    /// read.
     pub fn is_readable_by(&self, caller: &Caller) -> bool {
-        caller.admin
-            || caller.actor.id == self.actor
-            || self.tenant.is_some_and(|tenant| caller.tenants.contains(&tenant))
+        (caller.actor.id == self.actor && caller.scopes.is_none())
+            || actor::decide(caller, Verb::Read, self.resource()).is_granted()
     }
 }
 
@@ -196,15 +205,21 @@ pub async fn list(
     wanted: &Wanted,
     most: i64,
 ) -> Result<Vec<Shown>, sqlx::Error> {
+    let Visible { owned, named } = caller.visible();
     let tenants: Option<Vec<Uuid>> =
-        (!caller.admin).then(|| caller.tenants.iter().map(|tenant| tenant.as_uuid()).collect());
+        owned.as_ref().map(|owned| owned.tenants.iter().map(|tenant| tenant.as_uuid()).collect());
+    let single: Option<Vec<Uuid>> =
+        owned.as_ref().map(|owned| owned.domains.iter().map(|domain| domain.as_uuid()).collect());
+    let own = caller.scopes.is_none().then_some(caller.actor.id);
     let rows = sqlx::query(sql::OPERATIONS)
         .bind(tenants)
-        .bind(caller.actor.id)
+        .bind(own)
         .bind(wanted.domain.as_deref())
         .bind(wanted.states.as_deref())
         .bind(wanted.before.map(OperationId::as_uuid))
         .bind(most)
+        .bind(single)
+        .bind(named)
         .persistent(false)
         .fetch_all(pool)
         .await?;

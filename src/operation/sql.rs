@@ -153,10 +153,12 @@ macro_rules! operation_columns {
 /// $1 operation.
 pub(super) const OPERATION: &str = concat!(operation_columns!(), "where o.id = $1");
 
-/// $1 tenants (none: all), $2 user, $3 domain, $4 states, $5 before, $6 how many. Planned anew each time.
+/// $1 tenants (none: all), $2 user, $3 domain, $4 states, $5 before, $6 how many, $7 ids of single domains beside the
+/// tenants, $8 the only names that may be shown. Planned anew each time.
 pub(super) const OPERATIONS: &str = concat!(
     operation_columns!(),
-    "where ($1::uuid[] is null or o.tenant_id = any($1) or o.actor_id = $2) \
+    "where ($1::uuid[] is null or o.tenant_id = any($1) or o.actor_id = $2 or o.domain_id = any($7)) \
+     and ($8::text[] is null or o.domain = any($8)) \
      and ($3::text is null or o.domain = $3) and ($4::text[] is null or ",
     state!(),
     " = any($4)) \

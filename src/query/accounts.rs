@@ -1,29 +1,49 @@
 //! Tenants, users, their memberships and tokens.
 
+use headwater_events::actor::Role;
+use headwater_events::domain::destination::Network;
 use headwater_events::event::Labels;
-use headwater_events::ids::{Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{DomainId, Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::{at, maybe_at, sql, tenants};
-use crate::token::TokenHash;
+use super::{at, maybe_at, odd, sql, tenants};
+use crate::people::session::SessionId;
 
-/// Who holds a token, with the rights of now.
+/// Who holds a token or a session, with the rights of now.
 #[derive(Debug, Clone)]
 pub struct Holder {
-    /// The token.
-    pub token: TokenId,
+    /// The token, if it is one.
+    pub token: Option<TokenId>,
+    /// The session, if it is one.
+    pub session: Option<SessionId>,
     /// Whose it is.
     pub user: UserId,
     /// Administrator of the platform.
     pub admin: bool,
-    /// When the token stops working by itself.
+    /// Whether the user may come in.
+    pub enabled: bool,
+    /// When it stops working by itself.
     pub expires_at: Option<Timestamp>,
+    /// When it was used last, to the minute.
+    pub used_at: Timestamp,
+    /// After how many days without use it stops working.
+    pub max_unused_days: Option<u32>,
+    /// The networks from which it works; none: all.
+    pub networks: Vec<Network>,
+    /// What is stored of its secret.
+    pub stored: Vec<u8>,
     /// The tenants the user is a member of.
-    pub tenants: Vec<TenantId>,
+    pub tenants: BTreeMap<TenantId, Role>,
+    /// The single domains the user is a member of.
+    pub domains: BTreeMap<DomainId, Role>,
+    /// What the token is limited to.
+    pub scopes: Option<Vec<Scope>>,
 }
 
 /// A user.
@@ -41,6 +61,10 @@ pub struct StoredUser {
     pub created_at: Timestamp,
     /// The tenants it is a member of.
     pub tenants: Vec<TenantId>,
+    /// Its name, if it says one.
+    pub name: Option<String>,
+    /// Whether it may come in.
+    pub enabled: bool,
 }
 
 /// A token, without what its holder must show.
@@ -58,6 +82,25 @@ pub struct StoredToken {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// What it is limited to.
+    pub scopes: Option<Vec<Scope>>,
+    /// After how many days without use it stops working.
+    pub max_unused_days: Option<u32>,
+    /// The networks from which it works; none: all.
+    pub networks: Vec<Network>,
+    /// When it was used last, to the minute.
+    pub used_at: Option<Timestamp>,
+}
+
+/// A member of a tenant, or of a single domain.
+#[derive(Debug, Clone)]
+pub struct StoredMember {
+    /// Who.
+    pub user: UserId,
+    /// Its mail address; none when it was erased.
+    pub email: Option<String>,
+    /// What it may do there.
+    pub role: Role,
 }
 
 /// A tenant.
@@ -99,21 +142,50 @@ pub struct TokenFilter {
     pub user: Option<UserId>,
 }
 
-/// The holder of a token that works (but for its expiry).
+/// The holder of a token or a session that is there: whether it works now is asked of it. Takes everything that may be
+/// stored of what was shown.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn holder(pool: &PgPool, hash: TokenHash) -> Result<Option<Holder>, sqlx::Error> {
-    let row = sqlx::query(sql::HOLDER).bind(hash.bytes().as_slice()).fetch_optional(pool).await?;
+pub async fn holder(
+    pool: &PgPool,
+    tokens: &[[u8; 32]],
+    sessions: &[[u8; 32]],
+) -> Result<Option<Holder>, sqlx::Error> {
+    let columns = |all: &[[u8; 32]]| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>();
+    let row =
+        sqlx::query(sql::HOLDER).bind(columns(tokens)).bind(columns(sessions)).fetch_optional(pool).await?;
     let Some(row) = row else { return Ok(None) };
-    let tenants: Vec<Uuid> = row.try_get(4)?;
     Ok(Some(Holder {
-        token: TokenId::from_uuid(row.try_get(0)?),
+        token: row.try_get::<Option<Uuid>, _>(0)?.map(TokenId::from_uuid),
+        session: row.try_get::<Option<Uuid>, _>(5)?.map(SessionId),
         user: UserId::from_uuid(row.try_get(1)?),
         admin: row.try_get(2)?,
+        enabled: row.try_get(10)?,
         expires_at: maybe_at(&row, 3)?,
-        tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
+        used_at: at(&row, 8)?,
+        max_unused_days: days(&row, 9)?,
+        networks: networks(&row, 7)?,
+        stored: row.try_get(6)?,
+        tenants: row.try_get::<Json<_>, _>(4)?.0,
+        domains: row.try_get::<Json<_>, _>(11)?.0,
+        scopes: scopes(&row, 12)?,
     }))
+}
+
+fn days(row: &PgRow, index: usize) -> Result<Option<u32>, sqlx::Error> {
+    Ok(row.try_get::<Option<i32>, _>(index)?.and_then(|days| u32::try_from(days).ok()))
+}
+
+/// What cannot be read is an error: a limit is never lost.
+fn scopes(row: &PgRow, index: usize) -> Result<Option<Vec<Scope>>, sqlx::Error> {
+    Ok(row.try_get::<Option<Json<_>>, _>(index)?.map(|Json(scopes)| scopes))
+}
+
+/// As for [`scopes`].
+fn networks(row: &PgRow, index: usize) -> Result<Vec<Network>, sqlx::Error> {
+    let texts: Vec<String> = row.try_get(index)?;
+    texts.iter().map(|text| text.parse().map_err(|_| odd("networks"))).collect()
 }
 
 /// Whether anything about tenants or users happened between two positions.
@@ -133,6 +205,8 @@ fn user_row(row: &PgRow) -> Result<StoredUser, sqlx::Error> {
         revision: Revision::new(row.try_get(3)?),
         created_at: at(row, 4)?,
         tenants: tenants.into_iter().map(TenantId::from_uuid).collect(),
+        name: row.try_get(6)?,
+        enabled: row.try_get(7)?,
     })
 }
 
@@ -191,6 +265,10 @@ pub async fn tokens(
             created_at: at(row, 3)?,
             expires_at: maybe_at(row, 4)?,
             revoked_at: maybe_at(row, 5)?,
+            scopes: scopes(row, 6)?,
+            max_unused_days: days(row, 7)?,
+            networks: networks(row, 8)?,
+            used_at: maybe_at(row, 9)?,
         })
     };
     query.fetch_all(pool).await?.iter().map(read).collect()
@@ -232,8 +310,27 @@ pub async fn members(
     user: Option<UserId>,
     after: Option<Uuid>,
     most: i64,
-) -> Result<Vec<(UserId, Option<String>)>, sqlx::Error> {
+) -> Result<Vec<StoredMember>, sqlx::Error> {
     let query = sqlx::query(sql::MEMBERS).bind(tenant.as_uuid()).bind(user.map(UserId::as_uuid));
-    let rows = query.bind(after).bind(most).fetch_all(pool).await?;
-    rows.iter().map(|row| Ok((UserId::from_uuid(row.try_get(0)?), row.try_get(1)?))).collect()
+    query.bind(after).bind(most).fetch_all(pool).await?.iter().map(member).collect()
+}
+
+/// The next members of a single domain, or one of them.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn domain_members(
+    pool: &PgPool,
+    domain: DomainId,
+    user: Option<UserId>,
+    after: Option<Uuid>,
+    most: i64,
+) -> Result<Vec<StoredMember>, sqlx::Error> {
+    let query = sqlx::query(sql::DOMAIN_MEMBERS).bind(domain.as_uuid()).bind(user.map(UserId::as_uuid));
+    query.bind(after).bind(most).fetch_all(pool).await?.iter().map(member).collect()
+}
+
+fn member(row: &PgRow) -> Result<StoredMember, sqlx::Error> {
+    let role = Role::from_name(row.try_get(2)?).ok_or_else(|| odd("role"))?;
+    Ok(StoredMember { user: UserId::from_uuid(row.try_get(0)?), email: row.try_get(1)?, role })
 }

@@ -1,5 +1,6 @@
 //! Deployments: one domain on one DNS cluster.
 
+use headwater_events::actor::Visible;
 use headwater_events::dns::DomainName;
 use headwater_events::ids::{ClusterId, DomainId, Revision, TenantId};
 use headwater_events::time::Timestamp;
@@ -7,7 +8,7 @@ use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
 use uuid::Uuid;
 
-use super::{at, maybe_at, odd, sql, tenants};
+use super::{Shown, at, maybe_at, odd, sql};
 
 /// A deployment.
 #[derive(Debug, Clone)]
@@ -95,13 +96,14 @@ pub async fn of_domain(pool: &PgPool, domain: DomainId) -> Result<Vec<StoredDepl
 /// When the database does not answer.
 pub async fn page(
     pool: &PgPool,
-    scope: Option<&[TenantId]>,
+    visible: &Visible,
     filter: &DeploymentFilter,
     after: Option<(Uuid, Uuid)>,
     most: i64,
 ) -> Result<Vec<StoredDeployment>, sqlx::Error> {
-    let query = sqlx::query(sql::DEPLOYMENTS).bind(tenants(scope)).bind(&filter.state);
+    let Shown { tenants, domains, names } = visible.into();
+    let query = sqlx::query(sql::DEPLOYMENTS).bind(tenants).bind(&filter.state);
     let query = query.bind(filter.target.map(ClusterId::as_uuid));
     let query = query.bind(after.map(|key| key.0)).bind(after.map(|key| key.1));
-    query.bind(most).fetch_all(pool).await?.iter().map(stored).collect()
+    query.bind(most).bind(domains).bind(names).fetch_all(pool).await?.iter().map(stored).collect()
 }

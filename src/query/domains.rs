@@ -1,5 +1,6 @@
 //! Domains, and what every zone says of the platform.
 
+use headwater_events::actor::Visible;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::DomainState;
 use headwater_events::edge::Endpoints;
@@ -10,7 +11,7 @@ use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{sql, tenants};
+use super::{Shown, sql};
 use crate::store::row;
 
 /// A domain and whether every target has let go of it.
@@ -81,15 +82,17 @@ pub async fn by_name(pool: &PgPool, name: &DomainName) -> Result<Option<StoredDo
 /// When the database does not answer.
 pub async fn page(
     pool: &PgPool,
-    scope: Option<&[TenantId]>,
+    visible: &Visible,
     filter: &DomainFilter,
     after: Option<&str>,
     most: i64,
 ) -> Result<Vec<StoredDomain>, sqlx::Error> {
     let labels = (!filter.labels.is_empty()).then_some(Json(&filter.labels));
-    let query = sqlx::query(sql::DOMAINS).bind(after).bind(tenants(scope)).bind(labels);
+    let Shown { tenants, domains, names } = visible.into();
+    let query = sqlx::query(sql::DOMAINS).bind(after).bind(tenants).bind(labels);
     let query = query.bind(&filter.external_id).bind(filter.tenant.map(TenantId::as_uuid));
-    let rows = query.bind(&filter.part).bind(most).fetch_all(pool).await?;
+    let query = query.bind(&filter.part).bind(most).bind(domains).bind(names);
+    let rows = query.fetch_all(pool).await?;
     rows.iter().map(stored).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Reads of `desired` for the API: rows in, values out. Who may see them is asked by the caller; a list takes the
-//! tenants whose things may be seen (none: all).
+//! domains that may be seen.
 
+pub mod access;
 pub mod accounts;
 pub mod asof;
 pub mod clusters;
@@ -14,11 +15,31 @@ pub mod sql;
 pub mod status;
 
 use chrono::{DateTime, Utc};
+use headwater_events::actor::Visible;
 use headwater_events::ids::TenantId;
 use headwater_events::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{ColumnIndex, Row};
 use uuid::Uuid;
+
+/// Which domains may be seen, as the statements take it: tenants and single domains (none: all), and names (none: all).
+#[derive(Debug)]
+struct Shown {
+    tenants: Option<Vec<Uuid>>,
+    domains: Option<Vec<Uuid>>,
+    names: Option<Vec<String>>,
+}
+
+impl From<&Visible> for Shown {
+    fn from(visible: &Visible) -> Self {
+        let owned = visible.owned.as_ref();
+        Self {
+            tenants: owned.map(|owned| owned.tenants.iter().map(|id| id.as_uuid()).collect()),
+            domains: owned.map(|owned| owned.domains.iter().map(|id| id.as_uuid()).collect()),
+            names: visible.named.clone(),
+        }
+    }
+}
 
 /// The tenants of a scope, as the statements take them; none: all.
 fn tenants(scope: Option<&[TenantId]>) -> Option<Vec<Uuid>> {

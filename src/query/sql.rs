@@ -35,7 +35,8 @@ macro_rules! deployment_columns {
 /// Columns of a token.
 macro_rules! token_columns {
     () => {
-        "t.id, t.user_id, t.name, t.created_at, t.expires_at, t.revoked_at from desired.tokens t"
+        "t.id, t.user_id, t.name, t.created_at, t.expires_at, t.revoked_at, t.scopes, t.max_unused_days, t.networks, \
+         w.used_at from desired.tokens t left join token_uses w on w.token_id = t.id"
     };
 }
 
@@ -43,7 +44,7 @@ macro_rules! token_columns {
 macro_rules! user_columns {
     () => {
         "u.id, p.email, u.admin, u.revision, u.created_at, \
-         array(select m.tenant_id from desired.members m where m.user_id = u.id order by 1) \
+         array(select m.tenant_id from desired.members m where m.user_id = u.id order by 1), p.name, u.enabled \
          from desired.users u left join people p on p.user_id = u.id"
     };
 }
@@ -62,12 +63,14 @@ macro_rules! cluster_columns {
 pub(super) const DOMAIN: &str =
     concat!("select ", domain_columns!(), " from desired.domains d where d.name = $1 and d.current");
 
-/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 part of the name, $7 how many.
+/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 part of the name, $7 how many, $8 ids of
+/// single domains beside the tenants, $9 the only names that may be shown.
 pub(super) const DOMAINS: &str = concat!(
     "select ",
     domain_columns!(),
     " from desired.domains d where d.current and ($1::text is null or d.name > $1) \
-     and ($2::uuid[] is null or d.tenant_id = any($2)) and ($3::jsonb is null or d.labels @> $3) \
+     and ($2::uuid[] is null or d.tenant_id = any($2) or d.id = any($8)) \
+     and ($9::text[] is null or d.name = any($9)) and ($3::jsonb is null or d.labels @> $3) \
      and ($4::text is null or d.external_id = $4) and ($5::uuid is null or d.tenant_id = $5) \
      and ($6::text is null or position($6 in d.name) > 0) order by d.name limit $7"
 );
@@ -141,11 +144,25 @@ pub(super) const REVISIONS: &str = "select e.revision, e.at, e.type, e.actor_kin
      where e.stream_id = $1 and e.seq = 0 and ($2::bigint is null or e.revision < $2) \
      and ($3::bigint is null or e.revision = $3) order by e.revision desc limit $4";
 
-/// $1 hash of a token.
-pub(super) const HOLDER: &str = "select t.id, t.user_id, u.admin, t.expires_at, \
-     array(select m.tenant_id from desired.members m where m.user_id = u.id) \
-     from token_secrets s join desired.tokens t on t.id = s.token_id join desired.users u on u.id = t.user_id \
-     where s.hash = $1 and t.revoked_at is null";
+/// $1 what may be stored of a token, $2 the same of a session. A session has no scopes.
+pub(super) const HOLDER: &str = "select h.token, h.user_id, u.admin, h.ends_at, \
+     (select coalesce(jsonb_object_agg(m.tenant_id, m.role), '{}') from desired.members m where m.user_id = u.id), \
+     h.session, h.hash, h.networks, h.used_at, h.max_unused_days, u.enabled, \
+     (select coalesce(jsonb_object_agg(m.domain_id, m.role), '{}') from desired.domain_members m where m.user_id = u.id), \
+     h.scopes \
+     from (select t.id as token, null::uuid as session, t.user_id, t.expires_at as ends_at, s.hash, t.networks, \
+               coalesce(w.used_at, t.created_at) as used_at, t.max_unused_days, t.scopes \
+           from token_secrets s join desired.tokens t on t.id = s.token_id \
+           left join token_uses w on w.token_id = t.id where s.hash = any($1) and t.revoked_at is null \
+           union all select null, e.id, e.user_id, e.ends_at, e.hash, '{}', e.used_at, null, null \
+           from sessions e where e.hash = any($2)) h join desired.users u on u.id = h.user_id";
+
+/// $1 id below which, $2 user, $3 kind, $4 from, $5 to, $6 how many: newest first.
+pub(super) const ACCESS_LOG: &str = "select a.id, a.kind, a.user_id, p.email, a.token_id, a.ip, a.agent, a.route, a.times, \
+     a.first_at, a.last_at from access_log a left join people p on p.user_id = a.user_id \
+     where ($1::bigint is null or a.id < $1) and ($2::uuid is null or a.user_id = $2) \
+     and ($3::text is null or a.kind = $3) and ($4::timestamptz is null or a.last_at >= $4) \
+     and ($5::timestamptz is null or a.first_at < $5) order by a.id desc limit $6";
 
 /// $1 after, $2 up to: whether anything about tenants (2) and users (3) happened.
 pub(super) const IDENTITY_MOVED: &str = "select exists (select from events \
@@ -161,9 +178,9 @@ pub(super) const USER_BY_EMAIL: &str = concat!("select ", user_columns!(), " whe
 pub(super) const USERS: &str =
     concat!("select ", user_columns!(), " where ($1::uuid is null or u.id > $1) order by u.id limit $2");
 
-/// Administrators that can show a token.
-pub(super) const ADMINISTRATORS: &str = "select count(*) from desired.users u where u.admin and exists \
-     (select from desired.tokens t where t.user_id = u.id and t.revoked_at is null \
+/// Administrators that can show a token that is not limited to less.
+pub(super) const ADMINISTRATORS: &str = "select count(*) from desired.users u where u.admin and u.enabled and exists \
+     (select from desired.tokens t where t.user_id = u.id and t.revoked_at is null and t.scopes is null \
       and (t.expires_at is null or t.expires_at > now()))";
 
 /// $1 id, or $2 user (after $3), $4 how many.
@@ -180,8 +197,13 @@ pub(super) const TENANTS: &str = "select t.id, t.name, t.labels, t.external_id, 
      and ($3::uuid[] is null or t.id = any($3)) and ($4::uuid is null or t.id > $4) order by t.id limit $5";
 
 /// $1 tenant, $2 user or null, $3 after, $4 how many.
-pub(super) const MEMBERS: &str = "select m.user_id, p.email from desired.members m \
+pub(super) const MEMBERS: &str = "select m.user_id, p.email, m.role from desired.members m \
      left join people p on p.user_id = m.user_id where m.tenant_id = $1 and ($2::uuid is null or m.user_id = $2) \
+     and ($3::uuid is null or m.user_id > $3) order by m.user_id limit $4";
+
+/// $1 domain, $2 user, $3 after, $4 how many.
+pub(super) const DOMAIN_MEMBERS: &str = "select m.user_id, p.email, m.role from desired.domain_members m \
+     left join people p on p.user_id = m.user_id where m.domain_id = $1 and ($2::uuid is null or m.user_id = $2) \
      and ($3::uuid is null or m.user_id > $3) order by m.user_id limit $4";
 
 /// $1 id, $2 after, $3 how many.
@@ -195,11 +217,13 @@ pub(super) const CLUSTERS: &str = concat!(
 pub(super) const DEPLOYMENTS_OF_DOMAIN: &str =
     concat!("select ", deployment_columns!(), " where p.domain_id = $1 order by c.id");
 
-/// $1 tenants or null, $2 state, $3 target, $4 after domain, $5 after target, $6 how many.
+/// $1 tenants or null, $2 state, $3 target, $4 after domain, $5 after target, $6 how many, $7 ids of single domains beside
+/// the tenants, $8 the only names that may be shown.
 pub(super) const DEPLOYMENTS: &str = concat!(
     "select ",
     deployment_columns!(),
-    " where ($1::uuid[] is null or d.tenant_id = any($1)) and ($2::text is null or p.state = $2) \
+    " where ($1::uuid[] is null or d.tenant_id = any($1) or d.id = any($7)) \
+     and ($8::text[] is null or d.name = any($8)) and ($2::text is null or p.state = $2) \
      and ($3::uuid is null or c.id = $3) and ($4::uuid is null or (p.domain_id, p.cluster_id) > ($4, $5)) \
      order by p.domain_id, p.cluster_id limit $6"
 );
@@ -252,6 +276,7 @@ pub const ALL: &[&str] = &[
     PURGES,
     REVISIONS,
     HOLDER,
+    ACCESS_LOG,
     IDENTITY_MOVED,
     USER,
     USER_BY_EMAIL,
@@ -260,6 +285,7 @@ pub const ALL: &[&str] = &[
     TOKENS,
     TENANTS,
     MEMBERS,
+    DOMAIN_MEMBERS,
     CLUSTERS,
     DEPLOYMENTS_OF_DOMAIN,
     DEPLOYMENTS,

@@ -85,10 +85,12 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 18] = [
+pub(super) const COMPARED: [Table; 19] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
+    // Not of the domain alone: a user that goes takes its memberships along, and that is no event of the domain.
+    table("domain_members", "user_id, domain_id"),
     table("tokens", "id"),
     Table { domain: Some("id"), ..table("domains", "id") },
     Table { domain: Some("domain_id"), ..table("rrsets", "domain_id, owner_key, type") },

@@ -4,7 +4,6 @@
 use super::batch::{Batch, Claim, Namespace, Receipt, SaltedClient, StreamHead};
 use super::load::{Loaded, claimed};
 use crate::command::{Aside, Command, Outcome, Request, SubmitError};
-use headwater_events::actor::{self, Resource, Verb};
 use headwater_events::admin;
 use headwater_events::domain::{
     self, Context, CreateDomain, Decided, Decision, DomainCommand, DomainState, DomainView, Limits, NameView,
@@ -128,23 +127,20 @@ impl<'a> Decider<'a> {
 
     /// Whether the caller would still be allowed to ask for this.
     fn may_still(&self, request: &Request) -> Result<(), Reject> {
-        let writes =
-            |domain, tenant| actor::decide(&request.caller, Verb::Write, Resource::Domain(domain, tenant));
         match &request.command {
-            Command::Domain { name, .. } => {
-                let view = self.loaded.domains.get(name).map(|view| &view.state);
-                if !view.is_some_and(|state| writes(state.id, state.tenant).is_granted()) {
-                    return Err(Reject::NotFound(format!("domain {name}")));
-                }
-            }
+            Command::Domain { name, command } => match self.view(name) {
+                Some(state) => domain::permitted(state, command, &request.caller),
+                None => Err(Reject::NotFound(format!("domain {name}"))),
+            },
             Command::CreateDomain(create) => {
-                if !writes(create.id, create.tenant).is_granted() {
-                    return Err(Reject::NotFound(format!("domain {}", create.name)));
-                }
+                // Whoever is no member any more learns nothing, not even of the tenant.
+                domain::create_permitted(create, true, &request.caller).map_err(|reject| match reject {
+                    Reject::Invalid(_) => Reject::NotFound(format!("domain {}", create.name)),
+                    other => other,
+                })
             }
-            Command::Admin { command, .. } => admin::permitted(&request.caller, command)?,
+            Command::Admin { command, .. } => admin::permitted(&request.caller, command),
         }
-        Ok(())
     }
 
     fn outcome(
@@ -328,6 +324,20 @@ fn beside(aside: &Aside) -> Option<serde_json::Value> {
         Aside::TokenSecret { token, user, hash } => {
             json!({"do": "token_secret", "id": token, "user": user, "hash": hex::encode(hash)})
         }
+        Aside::Profile { user, email, name } => {
+            let mut change = json!({"do": "user_profile", "id": user, "email": email});
+            if let Some(name) = name {
+                change["name"] = json!(name);
+            }
+            change
+        }
+        Aside::Password { user, verifier, keep } => {
+            json!({"do": "user_password", "id": user, "verifier": verifier.expose(), "keep": keep})
+        }
+        Aside::UserOut { user } => json!({"do": "user_out", "id": user}),
+        Aside::UserGone { user } => json!({"do": "user_forgotten", "id": user}),
+        Aside::TenantRenamed { tenant, name } => json!({"do": "tenant_renamed", "id": tenant, "name": name}),
+        Aside::TenantGone { tenant } => json!({"do": "tenant_forgotten", "id": tenant}),
         Aside::EdgeToken { edge, hash, seconds } => {
             json!({"do": "edge_token", "id": edge, "hash": hex::encode(hash), "seconds": seconds})
         }

@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, lock, past, row, sites, sql};
+use super::{edge, lock, member, past, people, row, sites, sql};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -80,7 +80,7 @@ pub(super) async fn load(
     heads(connection, &streams, &mut loaded).await?;
     for (index, request) in requests.iter().enumerate() {
         if let Command::Admin { command, aside } = &request.command {
-            let mut view = admin(connection, command, aside).await?;
+            let mut view = admin(connection, command, aside, lock).await?;
             view.revision =
                 loaded.heads.get(&command.stream().id).map_or(Revision::ZERO, |head| head.revision);
             loaded.admin.insert(index, view);
@@ -289,7 +289,7 @@ async fn name(
     lock: bool,
     loaded: &mut Loaded,
 ) -> Result<bool, sqlx::Error> {
-    if lock && !lock::try_lock(connection, &lock::relatives_key(&create.name)).await? {
+    if lock && !lock::try_name(connection, create).await? {
         return Ok(false);
     }
     let holder =
@@ -332,8 +332,12 @@ pub(super) fn claimed<'a>(
         (AdminCommand::CreateCluster { cluster, .. }, _) => {
             Some((Namespace::Cluster, (&cluster.name).into()))
         }
-        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. }) => {
+        (AdminCommand::CreateUser { .. }, crate::command::Aside::Person { email, .. })
+        | (AdminCommand::UpdateUser { .. }, crate::command::Aside::Profile { email: Some(email), .. }) => {
             Some((Namespace::Email, email.into()))
+        }
+        (AdminCommand::UpdateTenant { patch, .. }, _) => {
+            patch.name.as_ref().map(|name| (Namespace::Tenant, name.into()))
         }
         (AdminCommand::RequestOperation { requested, .. }, _) => {
             let name = requested.projection.name();
@@ -360,6 +364,7 @@ async fn admin(
     connection: &mut PgConnection,
     command: &AdminCommand,
     aside: &crate::command::Aside,
+    lock: bool,
 ) -> Result<AdminView, sqlx::Error> {
     let mut view = AdminView::default();
     if let Some((ns, name)) = claimed(command, aside) {
@@ -368,7 +373,7 @@ async fn admin(
             .bind(name.as_ref())
             .fetch_optional(&mut *connection)
             .await?;
-        view.name_taken = holder.is_some();
+        view.name_taken = holder.is_some_and(|holder| holder != command.stream().id);
         view.holder = holder;
         // The name of an edge that is gone is free; what is claimed then is claimed from it.
         if let (Namespace::Edge, Some(holder)) = (ns, holder)
@@ -378,10 +383,10 @@ async fn admin(
         }
     }
     match command {
-        AdminCommand::AddMember { tenant, user } | AdminCommand::RemoveMember { tenant, user } => {
-            let query = sqlx::query_as(sql::MEMBER).bind(user.as_uuid()).bind(tenant.as_uuid());
-            (view.user_exists, view.member) = query.fetch_one(&mut *connection).await?;
-        }
+        AdminCommand::AddMember { .. }
+        | AdminCommand::RemoveMember { .. }
+        | AdminCommand::AddDomainMember { .. }
+        | AdminCommand::RemoveDomainMember { .. } => member::view(connection, command, &mut view).await?,
         AdminCommand::RevokeToken { user, token, .. } => {
             let query = sqlx::query_scalar(sql::TOKEN_ACTIVE).bind(token.as_uuid()).bind(user.as_uuid());
             view.token_active = query.fetch_one(&mut *connection).await?;
@@ -422,7 +427,7 @@ async fn admin(
         AdminCommand::Edge { edge, command } => {
             view.edge = edge::view(connection, edge.as_uuid(), command).await?;
         }
-        _ => {}
+        _ => people::view(connection, command, aside, lock, &mut view).await?,
     }
     Ok(view)
 }

@@ -4,7 +4,7 @@
 use super::read::{LogReader, ReadError};
 use super::sql;
 use chrono::{DateTime, Utc};
-use headwater_events::actor::ActorKind;
+use headwater_events::actor::{ActorKind, Owned};
 use headwater_events::codec::DecodeError;
 use headwater_events::envelope::ClientDigest;
 use headwater_events::event::Event;
@@ -23,8 +23,10 @@ pub const WINDOW_MAX_POSITIONS: i64 = 20_000;
 /// Which events of the log are wanted; none stands for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Those of these tenants, or in the stream of this user.
-    pub readable: Option<(Vec<TenantId>, Option<UserId>)>,
+    /// Those of these tenants and single domains, or in the stream of this user.
+    pub readable: Option<(Owned, Option<UserId>)>,
+    /// Those that concern domains of these names: whatever else is asked for, nothing more may be read.
+    pub named: Option<Vec<String>>,
     /// Those that concern domains of these names.
     pub domains: Option<Vec<String>>,
     /// Those whose type begins with one of these.
@@ -34,7 +36,7 @@ pub struct Selection {
 impl Selection {
     /// Whether nothing is left out.
     pub fn is_everything(&self) -> bool {
-        self.readable.is_none() && self.domains.is_none() && self.types.is_none()
+        self.readable.is_none() && self.named.is_none() && self.domains.is_none() && self.types.is_none()
     }
 }
 
@@ -208,10 +210,11 @@ impl LogReader {
             return self.raw_page(after, up_to, most).await;
         }
         let end = Position::new(up_to.get().min(after.get().saturating_add(WINDOW_MAX_POSITIONS)));
-        let tenants = selection
-            .readable
-            .as_ref()
-            .map(|(tenants, _)| -> Vec<Uuid> { tenants.iter().map(|tenant| tenant.as_uuid()).collect() });
+        let owned = selection.readable.as_ref().map(|(owned, _)| owned);
+        let tenants: Option<Vec<Uuid>> =
+            owned.map(|owned| owned.tenants.iter().map(|tenant| tenant.as_uuid()).collect());
+        let single: Option<Vec<Uuid>> =
+            owned.map(|owned| owned.domains.iter().map(|domain| domain.as_uuid()).collect());
         let own = selection.readable.as_ref().and_then(|(_, user)| user.map(UserId::as_uuid));
         let query = sqlx::query(sql::RAW_WINDOW)
             .bind(after.get())
@@ -220,7 +223,9 @@ impl LogReader {
             .bind(own)
             .bind(selection.domains.as_deref())
             .bind(selection.types.as_deref())
-            .bind(most);
+            .bind(most)
+            .bind(single)
+            .bind(selection.named.as_deref());
         let rows = query.persistent(false).fetch_all(self.pool()).await?;
         let events: Vec<RawEvent> = rows.into_iter().map(RawEvent).collect();
         let full = i64::try_from(events.len()).is_ok_and(|n| n >= most);

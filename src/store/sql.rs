@@ -98,8 +98,12 @@ pub(super) const HOLDERS: &str = concat!(
     " from claims c join desired.domains d on d.id = c.holder where c.ns = 1 and c.name = $1"
 );
 
-/// $1 a key: serializes claims of names that lie above or below each other.
-pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($1))";
+/// $1 a key.
+pub(super) const LOCK_ONE: &str = "select pg_try_advisory_lock(7003, hashtext($1))";
+
+/// $1 a key: serializes claims of names that lie above or below each other. $2 a key that others share.
+pub(super) const LOCK_NAME: &str = "select pg_try_advisory_lock(7003, hashtext($1)) \
+     and pg_try_advisory_lock_shared(7003, hashtext($2))";
 
 /// $1 a stream's id. Waits, so nothing else may be held.
 pub(super) const LOCK_STREAM: &str = "select pg_advisory_lock(7003, hashtext($1))";
@@ -131,12 +135,31 @@ pub(super) const GENERATION: &str = "select generation from desired.platform";
 pub(super) const CLAIM: &str = "select holder from claims where ns = $1 and name = $2";
 
 /// $1 user, $2 tenant.
-pub(super) const MEMBER: &str = "select exists (select from desired.users where id = $1), \
-     exists (select from desired.members where user_id = $1 and tenant_id = $2)";
+pub(super) const MEMBER: &str = "select exists (select from desired.users where id = $1) \
+         and exists (select from desired.tenants where id = $2), \
+     (select role from desired.members where user_id = $1 and tenant_id = $2)";
+
+/// $1 user, $2 domain.
+pub(super) const DOMAIN_MEMBER: &str = "select exists (select from desired.users where id = $1), \
+     (select role from desired.domain_members where user_id = $1 and domain_id = $2)";
 
 /// $1 token, $2 user.
 pub(super) const TOKEN_ACTIVE: &str =
     "select exists (select from desired.tokens where id = $1 and user_id = $2 and revoked_at is null)";
+
+/// $1 user: what it is, and how many other administrators may come in.
+pub(super) const USER: &str = "select u.admin, u.enabled, \
+     (select count(*) from desired.users o where o.id <> u.id and o.admin and o.enabled) \
+     from desired.users u where u.id = $1";
+
+/// $1 user.
+pub(super) const PERSON: &str = "select email, name from people where user_id = $1";
+
+/// $1 tenant: what it is, whether it is the platform's own, and what it owns or what is held for it.
+pub(super) const TENANT_FACTS: &str = "select t.name, t.labels, t.external_id, \
+     exists (select from desired.platform p where p.tenant_id = t.id), \
+     (select count(*) from desired.domains d where d.tenant_id = t.id and d.current \
+      and (d.status <> 'deprovisioning' or d.hold_until > now())) from desired.tenants t where t.id = $1";
 
 /// $1 cluster (or none).
 pub(super) const CLUSTERS: &str =
@@ -198,13 +221,15 @@ pub(super) const RAW_PAGE: &str = concat!(
     " from events where position > $1 and position <= $2 order by position limit $3"
 );
 
-/// $1 after, $2 up to, $3 tenants, $4 user, $5 domains, $6 beginnings of types, $7 how many. Planned anew
-/// each time, so that what is not asked for costs nothing.
+/// $1 after, $2 up to, $3 tenants, $4 user, $5 domains, $6 beginnings of types, $7 how many, $8 ids of single domains
+/// beside the tenants, $9 the only domains that may be read. Planned anew each time, so that what is not asked for costs
+/// nothing.
 pub(super) const RAW_WINDOW: &str = concat!(
     "select ",
     event_columns!(),
     " from events where position > $1 and position <= $2 \
-     and ($3::uuid[] is null or tenant_id = any($3) or stream_id = $4) \
+     and ($3::uuid[] is null or tenant_id = any($3) or stream_id = $4 or domain_id = any($8)) \
+     and ($9::text[] is null or domain = any($9)) \
      and ($5::text[] is null or domain = any($5)) \
      and ($6::text[] is null or exists (select from unnest($6) p where starts_with(type, p))) \
      order by position limit $7"
@@ -329,6 +354,7 @@ pub const ALL: &[&str] = &[
     TENANT,
     LAST_SERIAL,
     HOLDERS,
+    LOCK_ONE,
     LOCK_NAME,
     LOCK_STREAM,
     DOMAIN_ID,
@@ -340,6 +366,10 @@ pub const ALL: &[&str] = &[
     GENERATION,
     CLAIM,
     MEMBER,
+    DOMAIN_MEMBER,
+    USER,
+    PERSON,
+    TENANT_FACTS,
     TOKEN_ACTIVE,
     CLUSTERS,
     CLUSTER,

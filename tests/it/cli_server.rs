@@ -118,6 +118,17 @@ async fn a_server_is_set_up_served_and_stopped() {
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let ann = Secret::new(shown["token"].as_str().unwrap().to_owned());
     expect(run(&["admin", "create-token", "bob@example.test", "--name", "ci"]), 1);
+    // Passwords come from files or standard input, and what cannot be one leaves no user behind.
+    std::fs::write(dir.join("short"), "short\n").unwrap();
+    std::fs::write(dir.join("good"), "correct horse battery\n").unwrap();
+    let create = |file: &'static str| ["admin", "create-user", "cat@example.test", "--password-file", file];
+    expect(run(&create("short")), 2);
+    expect(run(&create("good")), 0);
+    expect(run(&["admin", "set-password", "bob@example.test", "--password-file", "good"]), 1);
+    expect(run(&["admin", "set-password", "ann@example.test", "--password-file", "short"]), 2);
+    let mut set = command(dir, &database, &["admin", "set-password", "ann@example.test", "--enable"]);
+    set.stdin(std::fs::File::open(dir.join("good")).unwrap());
+    expect(set.output().unwrap(), 0);
     // A restored log gets another identity, and keeps its events.
     let reader = headwater::store::read::LogReader::new(database.pool().await);
     let before = reader.meta().await.unwrap();
@@ -140,6 +151,11 @@ async fn a_server_is_set_up_served_and_stopped() {
     eventually("it is ready", || status(&ready, None), |seen| *seen == Some(StatusCode::OK)).await;
     for token in [&token, &ann] {
         assert_eq!(status(&format!("http://{api}/api/me"), Some(token)).await, Some(StatusCode::OK));
+    }
+    for (email, expected) in [("ann", 200), ("cat", 200), ("admin", 401)] {
+        let body = serde_json::json!({"email": format!("{email}@example.test"), "password": "correct horse battery"});
+        let login = reqwest::Client::new().post(format!("http://{api}/api/auth/login")).json(&body);
+        assert_eq!(login.send().await.unwrap().status(), expected, "{email}");
     }
     let text = reqwest::get(format!("http://{metrics}/metrics")).await.unwrap().text().await.unwrap();
     assert!(text.contains("cdn_http_requests_total") && text.contains("route=\"/api/me\""), "{text}");

@@ -1,6 +1,8 @@
 //! Bodies with several faults, for every mutation that takes a body: each fault is told at once, at its pointer, and
 //! nothing else is.
 
+mod accounts;
+
 use std::collections::BTreeSet;
 
 use headwater::http::router::document;
@@ -8,6 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, TestApi};
+use accounts::{accounts, people};
 
 /// Method, path, body, and every fault as pointer and code, in order.
 type Row = (&'static str, &'static str, Value, Vec<(&'static str, &'static str)>);
@@ -202,53 +205,6 @@ fn domains() -> Vec<Row> {
     ]
 }
 
-fn accounts() -> Vec<Row> {
-    let wrong = "invalid_type";
-    vec![
-        (
-            "post",
-            "/api/tenants",
-            json!({"name": "\u{1}", "labels": {"a": 1}, "external_id": [], "x": {}}),
-            vec![
-                ("/external_id", wrong),
-                ("/labels/a", wrong),
-                ("/name", "invalid_name"),
-                ("/x", "unknown_field"),
-            ],
-        ),
-        (
-            "post",
-            "/api/users",
-            json!({"email": "x", "admin": 1, "tenant": 2, "x": 3}),
-            vec![("/admin", wrong), ("/email", "invalid_email"), ("/tenant", wrong), ("/x", "unknown_field")],
-        ),
-        (
-            "post",
-            "/api/me/tokens",
-            json!({"name": "", "expires_at": "soon", "scopes": [1], "networks": "x", "y": 1}),
-            vec![
-                ("/expires_at", "invalid_time"),
-                ("/name", "invalid_name"),
-                ("/networks", "unsupported"),
-                ("/scopes", "unsupported"),
-                ("/y", "unknown_field"),
-            ],
-        ),
-        (
-            "post",
-            "/api/me/tokens",
-            json!({"name": "", "expires_at": "2020-01-01T00:00:00Z"}),
-            vec![("/expires_at", "in_the_past"), ("/name", "invalid_name")],
-        ),
-        (
-            "post",
-            "/api/tokens/revoke",
-            json!({"token": 1, "x": 2}),
-            vec![("/token", wrong), ("/x", "unknown_field")],
-        ),
-    ]
-}
-
 fn clusters() -> Vec<Row> {
     let wrong = "invalid_type";
     vec![
@@ -414,11 +370,13 @@ async fn every_fault_of_every_body_is_told_at_once() {
     let head = api.head().await;
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     for (method, path, body, mut expected) in
-        [rrsets(), batches(), domains(), accounts(), clusters(), pauses(), sites(), edges()].concat()
+        [rrsets(), batches(), domains(), accounts(), people(), clusters(), pauses(), sites(), edges()]
+            .concat()
     {
         seen.insert((method.to_owned(), path.to_owned()));
         let target = path.replace("{d}", "example.test").replace("{name}", "www").replace("{type}", "A");
-        let target = target.replace("{id}", &uuid::Uuid::now_v7().to_string());
+        let id = uuid::Uuid::now_v7().to_string();
+        let target = target.replace("{id}", &id).replace("{user}", &id);
         let answer = api.call(method.to_uppercase().parse().unwrap(), &target, body.clone()).await;
         expected.sort_unstable();
         let told = faults(&answer);

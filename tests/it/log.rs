@@ -45,8 +45,8 @@ async fn accounts_are_events_and_rows() {
     let (user, token) = (UserId::from_uuid(Uuid::now_v7()), TokenId::from_uuid(Uuid::now_v7()));
     log.admin(create_tenant(tenant, "acme")).await;
     log.submit(create_user(user, "a@example.test")).await.unwrap();
-    log.admin(AdminCommand::AddMember { tenant, user }).await;
-    let again = log.admin(AdminCommand::AddMember { tenant, user }).await;
+    log.admin(AdminCommand::AddMember { tenant, user, role: None }).await;
+    let again = log.admin(AdminCommand::AddMember { tenant, user, role: None }).await;
     assert!(!again.changed && again.revision == Revision::new(2));
     log.submit(create_token(user, token)).await.unwrap();
     log.admin(AdminCommand::RevokeToken { user, token, possessed: false }).await;

@@ -10,12 +10,16 @@ use headwater::command::Command;
 use headwater::rebuild::desired::{rebuild, verify};
 use headwater::rebuild::{self, Phase, RebuildError};
 use headwater::store::verify::{FaultKind, verify as verify_log};
-use headwater_events::admin::{AdminCommand, Observation, Outcome};
+use headwater_events::actor::Role;
+use headwater_events::admin::{AdminCommand, Observation, Outcome, OwnedDomain};
+use headwater_events::dns::DomainName;
 use headwater_events::domain::{
     CertificateBody, CertificateSource, DomainCommand, NewCertificate, RrsetChange, SealedPrivateKey,
 };
 use headwater_events::event::{DeploymentFact, PauseScope, Stages};
 use headwater_events::ids::{CertificateId, ClusterId, DomainId, Position, Revision, TokenId, UserId};
+use headwater_events::people::TokenLimits;
+use headwater_events::scope::{Domains, Grant, Scope};
 use headwater_events::time::Timestamp;
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Executor};
@@ -82,11 +86,44 @@ fn brought(zone: &str, version: u32) -> Command {
     on(zone, DomainCommand::PutCertificate(Box::new(new)))
 }
 
+/// Roles in a tenant and with a single domain, given, changed and taken away; a token that is limited.
+async fn access(log: &Log, user: UserId, id: DomainId, name: &str) {
+    let tenant = log.tenant;
+    let domain = OwnedDomain { id, name: DomainName::parse(name).unwrap(), tenant };
+    let put = |user, role| AdminCommand::AddDomainMember { domain: domain.clone(), user, role };
+    let guest = UserId::from_uuid(Uuid::now_v7());
+    log.submit(create_user(guest, "guest@example.test")).await.unwrap();
+    log.admin(AdminCommand::AddMember { tenant, user, role: Some(Role::Viewer) }).await;
+    log.admin(put(user, Role::Editor)).await;
+    log.admin(put(guest, Role::Editor)).await;
+    log.admin(put(user, Role::Viewer)).await;
+    log.admin(AdminCommand::RemoveDomainMember { domain: domain.clone(), user: guest }).await;
+    let scope = Scope { verbs: [Grant::Read].into(), domains: Domains::All, names: None, types: None };
+    let (token, scopes) = (TokenId::from_uuid(Uuid::now_v7()), Some(vec![scope]));
+    let limits = TokenLimits { max_unused_days: Some(30), networks: vec!["192.0.2.0/24".parse().unwrap()] };
+    let name = "ci".to_owned();
+    log.admin(AdminCommand::CreateToken { user, token, name, expires_at: None, scopes, limits }).await;
+    // Whoever goes leaves no membership behind, and no token that works.
+    let (gone, token) = (UserId::from_uuid(Uuid::now_v7()), TokenId::from_uuid(Uuid::now_v7()));
+    log.submit(create_user(gone, "gone@example.test")).await.unwrap();
+    log.admin(AdminCommand::AddMember { tenant, user: gone, role: None }).await;
+    log.admin(put(gone, Role::Owner)).await;
+    log.submit(create_token(gone, token)).await.unwrap();
+    log.admin(AdminCommand::SetUserEnabled { user: gone, enabled: false }).await;
+    log.admin(AdminCommand::DeleteUser { user: gone }).await;
+    let left: i64 = sqlx::query_scalar("select count(*) from desired.domain_members where user_id = $1")
+        .bind(gone.as_uuid())
+        .fetch_one(&log.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, 0, "a user that is gone is still a member of a single domain");
+}
+
 /// A little of everything that `desired` folds.
 async fn history(log: &Log) {
     let user = UserId::from_uuid(Uuid::now_v7());
     log.submit(create_user(user, "a@example.test")).await.unwrap();
-    log.admin(AdminCommand::AddMember { tenant: log.tenant, user }).await;
+    log.admin(AdminCommand::AddMember { tenant: log.tenant, user, role: None }).await;
     let token = TokenId::from_uuid(Uuid::now_v7());
     log.submit(create_token(user, token)).await.unwrap();
     log.submit(create_token(user, TokenId::from_uuid(Uuid::now_v7()))).await.unwrap();
@@ -97,6 +134,7 @@ async fn history(log: &Log) {
         domains.push(log.domain(zone).await);
         log.submit(put(zone, "www", "192.0.2.1")).await.unwrap();
     }
+    access(log, user, domains[0], "a.test").await;
     record(log, first, domains[0], "a.test", Outcome::Acknowledged(fact(Revision::new(2)))).await;
     record(log, first, domains[1], "b.test", Outcome::Failed(fact(Revision::new(2)))).await;
     log.submit(put("b.test", "x", "192.0.2.1")).await.unwrap();
@@ -134,7 +172,7 @@ async fn desired_can_be_dropped_and_comes_back_the_same() {
     history(&log).await;
     assert_eq!(verify(&log.pool, None, &mut |_| {}).await.unwrap(), []);
     let before = dump(&log.pool).await;
-    assert_eq!(before.len(), 18, "a table that the rebuild does not know: {before:?}");
+    assert_eq!(before.len(), 19, "a table that the rebuild does not know: {before:?}");
     log.pool.execute("drop schema desired cascade").await.unwrap();
     let standings = rebuild::list(&log.pool).await.unwrap();
     assert_eq!((standings[0].name.as_str(), standings[0].state.as_str()), ("desired", "missing"));

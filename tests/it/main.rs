@@ -3,6 +3,7 @@
 // A test and its helpers may fail loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod audit;
 mod certs;
 mod cli;
@@ -25,6 +26,7 @@ mod log_rebuild;
 mod log_stall;
 mod operations;
 mod parts;
+mod people;
 mod placement;
 mod rollback;
 mod sites;

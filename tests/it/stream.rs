@@ -263,7 +263,7 @@ async fn a_tenants_reader_sees_its_own_and_follows_its_rights() {
     assert_eq!((&event["actor"]["kind"], &event["client"]), (&json!("system"), &Value::Null));
 
     // Gained without a reconnect, replay included for whoever asks from the start.
-    world.admin(AdminCommand::AddMember { tenant: theirs, user: reader.user }).await;
+    world.admin(AdminCommand::AddMember { tenant: theirs, user: reader.user, role: None }).await;
     world.put(&colleague.caller, "theirs.test", "c", "192.0.2.3").await;
     let event: Value = serde_json::from_str(&live.next().await.unwrap().data).unwrap();
     assert_eq!(event["type"], "tenant.member_added");

@@ -329,6 +329,10 @@ async fn a_killed_demo_comes_up_with_the_same_data_and_token() {
     prepare(&client).await;
     demo.kill_and_restart().await;
     assert_eq!(demo.facts()["admin_token"], before["admin_token"]);
+    assert_eq!(demo.facts()["admin"], before["admin"]);
+    let login = format!("{}/api/auth/login", demo.facts()["api"].as_str().unwrap());
+    let login = reqwest::Client::new().post(login).json(&before["admin"]).send().await.unwrap();
+    assert_eq!(login.status(), 200, "the administrator's password is that of the demo's file");
     let client = Client::new(&demo.facts());
     let path = "/api/domains/faults.example/rrsets/stays/A";
     let (status, body) = client.send(reqwest::Method::GET, path, None).await;

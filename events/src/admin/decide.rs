@@ -1,16 +1,17 @@
 //! The decision itself.
 
-use super::{AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, operation, platform};
-use crate::actor::{self, Access, Caller, Verb};
+use super::{
+    AdminCommand, AdminView, NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, cluster, member, operation, people,
+    platform,
+};
+use crate::actor::{self, Access, Caller, Resource, Verb};
 use crate::domain::{Decided, Decision};
 use crate::edge::{self, EdgeCommand, PoolCreated};
 use crate::envelope::NewEvent;
-use crate::event::{
-    Event, MemberAdded, MemberRemoved, PlatformInitialized, TenantCreated, TokenCreated, TokenRevoked,
-    UserCreated,
-};
+use crate::event::{Event, PlatformInitialized, TenantCreated, TokenCreated, TokenRevoked, UserCreated};
 use crate::ids::{OperationId, Revision};
 use crate::reject::{Fault, Reject};
+use crate::scope;
 
 /// Whether the caller may ask for this at all.
 ///
@@ -22,10 +23,26 @@ pub fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> 
     {
         return Ok(());
     }
-    match actor::decide(caller, Verb::Write, command.resource()) {
+    let (verb, resource) = command.asks();
+    match actor::decide(caller, verb, resource) {
         Access::Granted => Ok(()),
-        Access::Forbidden => Err(Reject::Forbidden("this needs an administrator".into())),
-        Access::Hidden => Err(Reject::NotFound("the user".into())),
+        Access::Forbidden => Err(Reject::Forbidden(needed(verb, resource).into())),
+        Access::Hidden => Err(Reject::NotFound(match resource {
+            Resource::Tenant(tenant) => format!("tenant {tenant}"),
+            Resource::Contents(domain) => format!("domain {}", domain.name),
+            _ => "the user".into(),
+        })),
+    }
+}
+
+/// What a caller lacks that is refused something it may know of.
+pub fn needed(verb: Verb, resource: Resource<'_>) -> &'static str {
+    match (verb, resource) {
+        (_, Resource::Platform) | (Verb::Write, Resource::Tenant(_)) => "this needs an administrator",
+        (_, Resource::User(_)) => "this needs a token that is not limited",
+        (Verb::Manage, _) => "this needs an owner, with a token that is not limited to less",
+        (Verb::Write, _) => "this needs an editor, with a token that is not limited to less",
+        (Verb::Read, _) => "this needs a token that is not limited to less",
     }
 }
 
@@ -67,9 +84,17 @@ pub fn decide(
         AdminCommand::CreateTenant { .. }
         | AdminCommand::AddMember { .. }
         | AdminCommand::RemoveMember { .. }
+        | AdminCommand::AddDomainMember { .. }
+        | AdminCommand::RemoveDomainMember { .. }
         | AdminCommand::CreateUser { .. }
         | AdminCommand::CreateToken { .. }
-        | AdminCommand::RevokeToken { .. } => account(view, command),
+        | AdminCommand::RevokeToken { .. } => account(view, command, caller),
+        AdminCommand::UpdateUser { .. }
+        | AdminCommand::SetUserEnabled { .. }
+        | AdminCommand::DeleteUser { .. }
+        | AdminCommand::SetPassword { .. }
+        | AdminCommand::UpdateTenant { .. }
+        | AdminCommand::DeleteTenant { .. } => people::decide(view, command),
         AdminCommand::CreateCluster { cluster, .. } => cluster::create(view, command, cluster),
         AdminCommand::UpdateCluster { cluster, patch } => cluster::update(view, command, *cluster, patch),
         AdminCommand::SetClusterEnabled { cluster, enabled } => {
@@ -109,7 +134,7 @@ pub fn decide(
 }
 
 /// Tenants, users and their tokens.
-fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> {
+fn account(view: &AdminView, command: &AdminCommand, caller: &Caller) -> Result<Decided, Reject> {
     let unchanged = Ok(Decided::Unchanged { revision: view.revision });
     match command {
         AdminCommand::CreateTenant { name, labels, external_id, .. } => {
@@ -124,31 +149,29 @@ fn account(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> 
             };
             plain(view, command, vec![Event::TenantCreated(created)])
         }
-        AdminCommand::AddMember { user, .. } | AdminCommand::RemoveMember { user, .. } => {
-            if view.revision == Revision::ZERO || !view.user_exists {
-                return Err(Reject::NotFound("the tenant or the user".into()));
-            }
-            let add = matches!(command, AdminCommand::AddMember { .. });
-            if add == view.member {
-                return unchanged;
-            }
-            let event = if add {
-                Event::MemberAdded(MemberAdded { user: *user })
-            } else {
-                Event::MemberRemoved(MemberRemoved { user: *user })
-            };
-            plain(view, command, vec![event])
-        }
+        AdminCommand::AddMember { .. }
+        | AdminCommand::RemoveMember { .. }
+        | AdminCommand::AddDomainMember { .. }
+        | AdminCommand::RemoveDomainMember { .. } => member::decide(view, command),
         AdminCommand::CreateUser { admin, .. } => {
             free(view, "user", "with this mail address")?;
             plain(view, command, vec![Event::UserCreated(UserCreated { admin: *admin })])
         }
-        AdminCommand::CreateToken { token, name, expires_at, .. } => {
-            if view.revision == Revision::ZERO {
+        AdminCommand::CreateToken { token, name, expires_at, scopes, limits, .. } => {
+            if view.revision == Revision::ZERO || !view.user_exists {
                 return Err(Reject::NotFound("the user".into()));
             }
-            refuse(name_faults(name, TOKEN_NAME_MAX_BYTES))?;
-            let created = TokenCreated { token: *token, name: name.clone(), expires_at: *expires_at };
+            let mut faults = name_faults(name, TOKEN_NAME_MAX_BYTES);
+            faults.extend(scope::exceeding(caller.scopes.as_deref(), scopes.as_deref()));
+            faults.extend(people::limit_faults(limits));
+            refuse(faults)?;
+            let created = TokenCreated {
+                token: *token,
+                name: name.clone(),
+                expires_at: *expires_at,
+                scopes: scopes.clone(),
+                limits: limits.clone(),
+            };
             plain(view, command, vec![Event::TokenCreated(created)])
         }
         AdminCommand::RevokeToken { token, .. } => {
@@ -178,9 +201,20 @@ pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>
     let tenant = match command {
         AdminCommand::CreateTenant { id, .. } => Some(*id),
         AdminCommand::AddMember { tenant, .. } | AdminCommand::RemoveMember { tenant, .. } => Some(*tenant),
+        AdminCommand::AddDomainMember { domain, .. } | AdminCommand::RemoveDomainMember { domain, .. } => {
+            Some(domain.tenant)
+        }
+        AdminCommand::UpdateTenant { tenant, .. } | AdminCommand::DeleteTenant { tenant } => Some(*tenant),
         _ => None,
     };
-    let wrap = |event| NewEvent { stream: command.stream(), domain: None, tenant, operation: None, event };
+    let domain = match command {
+        AdminCommand::AddDomainMember { domain, .. } | AdminCommand::RemoveDomainMember { domain, .. } => {
+            Some((domain.id, domain.name.clone()))
+        }
+        _ => None,
+    };
+    let stream = command.stream();
+    let wrap = |event| NewEvent { stream, domain: domain.clone(), tenant, operation: None, event };
     Ok(Decided::Changed(Decision {
         events: events.into_iter().map(wrap).collect(),
         revision: view.revision.next(),

@@ -4,14 +4,17 @@
 
 mod cluster;
 mod decide;
+mod member;
 mod operation;
+mod people;
 mod platform;
 
 pub use cluster::reach_faults;
-pub use decide::{decide, name_faults, permitted};
+pub use decide::{decide, name_faults, needed, permitted};
+pub use people::{PeopleView, TenantPatch, UserFacts, UserPatch};
 pub use platform::reason_faults;
 
-use crate::actor::Resource;
+use crate::actor::{DomainRef, Resource, Role, Verb};
 use crate::dns::DomainName;
 use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
@@ -21,6 +24,8 @@ use crate::event::{
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
 };
+use crate::people::TokenLimits;
+use crate::scope::Scope;
 use crate::time::Timestamp;
 
 /// Octets of a tenant's, cluster's or edge's name, at most.
@@ -107,17 +112,35 @@ pub enum AdminCommand {
         /// The operator's own number for it.
         external_id: Option<String>,
     },
-    /// Make a user a member of a tenant.
+    /// Make a user a member of a tenant, or give a member another role.
     AddMember {
         /// The tenant.
         tenant: TenantId,
         /// The user.
         user: UserId,
+        /// What it may do there; none: what it may already, or everything where it is new.
+        role: Option<Role>,
     },
     /// End a membership.
     RemoveMember {
         /// The tenant.
         tenant: TenantId,
+        /// The user.
+        user: UserId,
+    },
+    /// Make a user a member of a single domain, or give such a member another role.
+    AddDomainMember {
+        /// The domain.
+        domain: OwnedDomain,
+        /// The user.
+        user: UserId,
+        /// What it may do there.
+        role: Role,
+    },
+    /// End the membership of a single domain.
+    RemoveDomainMember {
+        /// The domain.
+        domain: OwnedDomain,
         /// The user.
         user: UserId,
     },
@@ -138,6 +161,10 @@ pub enum AdminCommand {
         name: String,
         /// When it stops working by itself.
         expires_at: Option<Timestamp>,
+        /// What it is limited to; none: to nothing but what its user may.
+        scopes: Option<Vec<Scope>>,
+        /// When and from where it works.
+        limits: TokenLimits,
     },
     /// Revoke a token.
     RevokeToken {
@@ -147,6 +174,42 @@ pub enum AdminCommand {
         token: TokenId,
         /// Shown by its holder: possession suffices to revoke it.
         possessed: bool,
+    },
+    /// Change what is said of a user. Mail address and name travel beside the command, not in it.
+    UpdateUser {
+        /// Which.
+        user: UserId,
+        /// What.
+        patch: UserPatch,
+    },
+    /// Let a user in, or not.
+    SetUserEnabled {
+        /// Which.
+        user: UserId,
+        /// In or not.
+        enabled: bool,
+    },
+    /// Erase a user.
+    DeleteUser {
+        /// Which.
+        user: UserId,
+    },
+    /// Give a user another password. It travels beside the command, hashed.
+    SetPassword {
+        /// Whose.
+        user: UserId,
+    },
+    /// Change what is said of a tenant.
+    UpdateTenant {
+        /// Which.
+        tenant: TenantId,
+        /// What.
+        patch: TenantPatch,
+    },
+    /// Remove a tenant that owns nothing.
+    DeleteTenant {
+        /// Which.
+        tenant: TenantId,
     },
     /// Register a DNS cluster.
     CreateCluster {
@@ -243,6 +306,24 @@ pub enum AdminCommand {
     },
 }
 
+/// A domain whose members are decided about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedDomain {
+    /// Which one.
+    pub id: DomainId,
+    /// Its name.
+    pub name: DomainName,
+    /// Its owner.
+    pub tenant: TenantId,
+}
+
+impl OwnedDomain {
+    /// As the policy sees it.
+    pub fn as_ref(&self) -> DomainRef<'_> {
+        DomainRef { id: self.id, tenant: self.tenant, name: self.name.as_str() }
+    }
+}
+
 /// What `PATCH` says of a DNS cluster; what is none stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterPatch {
@@ -269,8 +350,8 @@ pub struct AdminView {
     pub name_taken: bool,
     /// The user named by the command exists.
     pub user_exists: bool,
-    /// The user is a member of the tenant already.
-    pub member: bool,
+    /// What the user may do in the tenant, or with the domain, already.
+    pub role: Option<Role>,
     /// The token exists and is not revoked.
     pub token_active: bool,
     /// The cluster is enabled.
@@ -293,6 +374,8 @@ pub struct AdminView {
     pub operation_terminal: bool,
     /// The edge as it is.
     pub edge: EdgeView,
+    /// The user or the tenant as it is.
+    pub people: PeopleView,
 }
 
 impl AdminCommand {
@@ -306,10 +389,19 @@ impl AdminCommand {
             | Self::Resume { .. } => StreamRef::PLATFORM,
             Self::CreateTenant { id, .. } => StreamRef::tenant(*id),
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => StreamRef::tenant(*tenant),
+            // Not the domain's own: nothing that is served changes, and every revision of a domain is a serial.
+            Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
+                StreamRef::tenant(domain.tenant)
+            }
+            Self::UpdateTenant { tenant, .. } | Self::DeleteTenant { tenant } => StreamRef::tenant(*tenant),
             Self::CreateUser { id, .. } => StreamRef::user(*id),
             Self::CreateToken { user, .. }
             | Self::RevokeToken { user, .. }
-            | Self::RecordExport { user, .. } => StreamRef::user(*user),
+            | Self::RecordExport { user, .. }
+            | Self::UpdateUser { user, .. }
+            | Self::SetUserEnabled { user, .. }
+            | Self::DeleteUser { user }
+            | Self::SetPassword { user } => StreamRef::user(*user),
             Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
             Self::UpdateCluster { cluster, .. }
             | Self::SetClusterEnabled { cluster, .. }
@@ -323,11 +415,21 @@ impl AdminCommand {
         }
     }
 
-    fn resource(&self) -> Resource {
+    /// What the caller must be allowed.
+    fn asks(&self) -> (Verb, Resource<'_>) {
         match self {
-            Self::CreateToken { user, .. } => Resource::User(*user),
-            Self::RevokeToken { user, .. } | Self::RecordExport { user, .. } => Resource::User(*user),
-            _ => Resource::Platform,
+            Self::CreateToken { user, .. }
+            | Self::RevokeToken { user, .. }
+            | Self::RecordExport { user, .. }
+            | Self::SetPassword { user } => (Verb::Write, Resource::User(*user)),
+            Self::UpdateUser { user, patch } if patch.is_own() => (Verb::Write, Resource::User(*user)),
+            Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => {
+                (Verb::Manage, Resource::Tenant(*tenant))
+            }
+            Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
+                (Verb::Manage, Resource::Contents(domain.as_ref()))
+            }
+            _ => (Verb::Write, Resource::Platform),
         }
     }
 }

@@ -58,6 +58,21 @@ impl OwnerName {
         Ok(Self::from_labels(labels))
     }
 
+    /// Reads an owner that is relative to whatever zone.
+    pub fn relative(input: &str) -> Result<Self, DnsFault> {
+        if input == APEX {
+            return Ok(Self::apex());
+        }
+        let scanned = label::scan(input, Raw::Owner)?;
+        if scanned.absolute {
+            let detail =
+                format!("{}: write a name relative to its domain, without a final dot", shown(input));
+            return Err(DnsFault::name(detail));
+        }
+        label::check_length(&scanned.labels, 1, input)?;
+        Ok(Self::from_labels(&scanned.labels))
+    }
+
     /// Reads the canonical spelling and nothing else, as it stands in events and keys of maps.
     pub fn from_canonical(text: &str) -> Result<Self, DnsFault> {
         if text == APEX {

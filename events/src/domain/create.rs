@@ -4,7 +4,8 @@ use super::command::CreateDomain;
 use super::decide::{Context, Decided, Decision};
 use super::state::{DomainState, NameView};
 use super::{EXTERNAL_ID_MAX_BYTES, LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES, LABELS_MAX_COUNT};
-use crate::actor::{self, Resource, Verb};
+use crate::actor::{self, Access, Caller, DomainRef, Resource, Verb};
+use crate::admin::needed;
 use crate::envelope::NewEvent;
 use crate::event::{DomainCreated, DomainStatus, Event, Labels};
 use crate::ids::{Revision, StreamRef};
@@ -58,14 +59,7 @@ pub fn tag_faults(labels: &Labels, external_id: Option<&str>) -> Vec<Fault> {
 /// # Errors
 /// Why not, with every fault of the input.
 pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) -> Result<Decided, Reject> {
-    let tenant = Resource::Domain(command.id, command.tenant);
-    if !view.tenant_exists || !actor::decide(context.caller, Verb::Write, tenant).is_granted() {
-        return Err(Reject::Invalid(vec![Fault::at(
-            "/tenant",
-            "unknown_tenant",
-            format!("there is no tenant {} that you are a member of", command.tenant),
-        )]));
-    }
+    permitted(command, view.tenant_exists, context.caller)?;
     if command.force_active && !context.caller.admin {
         return Err(Reject::Forbidden("only an administrator may set force_active".into()));
     }
@@ -118,6 +112,24 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
         guards: Vec::new(),
         warnings: given_up.into_iter().collect(),
     }))
+}
+
+/// Whether the caller may make this domain.
+///
+/// # Errors
+/// That there is no such tenant where the caller is none of its members; what is lacking otherwise.
+pub fn permitted(command: &CreateDomain, tenant_exists: bool, caller: &Caller) -> Result<(), Reject> {
+    let domain = DomainRef { id: command.id, tenant: command.tenant, name: command.name.as_str() };
+    let resource = Resource::NewDomain(domain);
+    match actor::decide(caller, Verb::Manage, resource) {
+        Access::Granted if tenant_exists => Ok(()),
+        Access::Forbidden => Err(Reject::Forbidden(needed(Verb::Manage, resource).into())),
+        _ => Err(Reject::Invalid(vec![Fault::at(
+            "/tenant",
+            "unknown_tenant",
+            format!("there is no tenant {} that you are a member of", command.tenant),
+        )])),
+    }
 }
 
 /// Whether a domain is deleted and still held for its owner.

@@ -3,8 +3,8 @@
 use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, certificate, hostname, rollback, rrsets, undo};
-use crate::actor::{self, Caller, Resource, Verb};
+use super::{cache, certificate, hostname, permit, rollback, rrsets, undo};
+use crate::actor::Caller;
 use crate::dns::OwnerName;
 use crate::envelope::NewEvent;
 use crate::event::{Change, DomainDeleted, DomainRestored, DomainSettings, Event};
@@ -82,11 +82,17 @@ pub enum Decided {
 /// # Errors
 /// Why not, with every fault of the input.
 pub fn decide(view: &DomainView, command: &DomainCommand, context: &Context<'_>) -> Result<Decided, Reject> {
-    let domain = &view.state;
-    let resource = Resource::Domain(domain.id, domain.tenant);
-    if !actor::decide(context.caller, Verb::Write, resource).is_granted() {
-        return Err(Reject::NotFound(format!("domain {}", domain.name)));
+    permit::permitted(&view.state, command, context.caller)?;
+    let decided = judged(view, command, context)?;
+    if let Decided::Changed(decision) = &decided {
+        permit::changes_permitted(&view.state, &decision.events, context.caller)?;
     }
+    Ok(decided)
+}
+
+/// The same, of a command that the caller may give.
+fn judged(view: &DomainView, command: &DomainCommand, context: &Context<'_>) -> Result<Decided, Reject> {
+    let domain = &view.state;
     if domain.status.is_deleted() && !matches!(command, DomainCommand::Restore) {
         return Err(Reject::NotFound(format!(
             "domain {} (deleted; POST /api/domains/{}/restore brings it back)",

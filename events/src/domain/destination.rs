@@ -2,6 +2,7 @@
 //! apart, and no multicast. Private ranges are opened by an administrator's list, loopback only by a setting that
 //! names itself unsafe; the platform's own addresses are never a destination.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -10,7 +11,8 @@ use std::str::FromStr;
 pub const NETWORKS_MAX_COUNT: usize = 1_000;
 
 /// A network: an address and the length of its prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Network {
     address: IpAddr,
     length: u8,
@@ -61,6 +63,20 @@ impl FromStr for Network {
         };
         let network = Self { address, length };
         if network.is_exact() { Ok(network) } else { Err(NotANetwork) }
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = NotANetwork;
+
+    fn try_from(text: String) -> Result<Self, NotANetwork> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> Self {
+        network.to_string()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod destination;
 mod hostname;
 mod merge;
 mod origin;
+mod permit;
 mod retention;
 mod rollback;
 mod rrsets;
@@ -25,13 +26,14 @@ pub use certificate::{
 pub use command::{
     CreateDomain, DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange, SiteNeeds,
 };
-pub use create::{create, tag_faults};
+pub use create::{create, permitted as create_permitted, tag_faults};
 pub use decide::{Context, Decided, Decision, Limits, decide, diff, entity_tag, sides};
 pub use hostname::{
     Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
     HostnameWithdrawn,
 };
 pub use origin::{Origin, OriginInput, Scheme};
+pub use permit::permitted;
 pub use retention::{Milestone, NEUTRAL_TYPES, Retention, RevisionFacts, Standing, standings};
 pub use rollback::{
     DomainRolledBack, MOVED_ON, NotRestored, Past, ROLLBACK_MAX_CHANGES, Rollback, not_restored,

@@ -71,6 +71,30 @@ pub struct Past {
     certificate: bool,
 }
 
+/// The events of tenants and users, none of which stands in the stream of a domain.
+macro_rules! of_people {
+    () => {
+        Event::TenantCreated(_)
+            | Event::TenantUpdated(_)
+            | Event::TenantDeleted(_)
+            | Event::MemberAdded(_)
+            | Event::MemberChanged(_)
+            | Event::MemberRemoved(_)
+            | Event::DomainMemberAdded(_)
+            | Event::DomainMemberChanged(_)
+            | Event::DomainMemberRemoved(_)
+            | Event::UserCreated(_)
+            | Event::UserUpdated(_)
+            | Event::ProfileChanged(_)
+            | Event::PasswordChanged(_)
+            | Event::UserEnabled(_)
+            | Event::UserDisabled(_)
+            | Event::UserDeleted(_)
+            | Event::TokenCreated(_)
+            | Event::TokenRevoked(_)
+    };
+}
+
 impl Past {
     /// The past of a domain, of which nothing has been read yet.
     pub fn new(domain: DomainId, to: Revision, standing: Standing) -> Self {
@@ -119,14 +143,9 @@ impl Past {
             Event::HostnameWithdrawn(_) => {}
             // The first of a stream, and the facts that stand beside what an earlier rollback or undo changed.
             Event::DomainCreated(_) | Event::DomainRolledBack(_) | Event::DomainUndone(_) => {}
-            // These stand in the streams of others.
-            Event::TenantCreated(_)
-            | Event::MemberAdded(_)
-            | Event::MemberRemoved(_)
-            | Event::UserCreated(_)
-            | Event::TokenCreated(_)
-            | Event::TokenRevoked(_)
-            | Event::ClusterCreated(_)
+            of_people!() => {}
+            // These, too, stand in the streams of others.
+            Event::ClusterCreated(_)
             | Event::ClusterUpdated(_)
             | Event::ClusterEnabled(_)
             | Event::ClusterDisabled(_)

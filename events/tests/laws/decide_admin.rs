@@ -1,7 +1,7 @@
 //! Decisions about tenants, users, tokens, clusters, the platform, deployments: tables of given, when, then.
 
-use headwater_events::actor::Caller;
-use headwater_events::admin::{AdminCommand, AdminView, Observation, Outcome, decide};
+use headwater_events::actor::{Caller, Role};
+use headwater_events::admin::{AdminCommand, AdminView, Observation, Outcome, OwnedDomain, decide};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::Decided;
 use headwater_events::event::{
@@ -21,12 +21,23 @@ fn there() -> AdminView {
     AdminView { revision: Revision::new(3), user_exists: true, scope_exists: true, ..AdminView::default() }
 }
 
+fn owned() -> OwnedDomain {
+    OwnedDomain { id: DOMAIN, name: zone(), tenant: TENANT }
+}
+
 fn tenant(name: &str) -> AdminCommand {
     AdminCommand::CreateTenant { id: TENANT, name: name.into(), labels: [].into(), external_id: None }
 }
 
 fn token(user: UserId, name: &str) -> AdminCommand {
-    AdminCommand::CreateToken { user, token: TOKEN, name: name.into(), expires_at: None }
+    AdminCommand::CreateToken {
+        user,
+        token: TOKEN,
+        name: name.into(),
+        expires_at: None,
+        scopes: None,
+        limits: Default::default(),
+    }
 }
 
 fn cluster(file: &str, dns: &str) -> AdminCommand {
@@ -60,14 +71,39 @@ fn identity(nameservers: usize, refresh: u32, expire: u32) -> DnsIdentity {
     }
 }
 
-fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {
+type Row = (AdminView, AdminCommand, &'static str);
+
+fn members() -> Vec<Row> {
+    let new = AdminView::default;
+    let member = || AdminView { role: Some(Role::Editor), ..there() };
+    let put = |role| AdminCommand::AddMember { tenant: TENANT, user: USER, role };
+    let add = || put(None);
+    let put_in = |role| AdminCommand::AddDomainMember { domain: owned(), user: USER, role };
+    let remove_in = || AdminCommand::RemoveDomainMember { domain: owned(), user: USER };
+    let remove = || AdminCommand::RemoveMember { tenant: TENANT, user: USER };
+    vec![
+        (there(), add(), "4: tenant.member_added"),
+        (member(), add(), "unchanged at 3"),
+        (member(), put(Some(Role::Editor)), "unchanged at 3"),
+        (member(), put(Some(Role::Owner)), "4: tenant.member_changed"),
+        (there(), put_in(Role::Viewer), "4: domain.member_added"),
+        (member(), put_in(Role::Editor), "unchanged at 3"),
+        (member(), put_in(Role::Viewer), "4: domain.member_changed"),
+        (member(), remove_in(), "4: domain.member_removed"),
+        (there(), remove_in(), "unchanged at 3"),
+        (AdminView { user_exists: false, ..there() }, put_in(Role::Viewer), "not found"),
+        (member(), remove(), "4: tenant.member_removed"),
+        (there(), remove(), "unchanged at 3"),
+        (new(), add(), "not found"),
+        (AdminView { user_exists: false, ..there() }, add(), "not found"),
+    ]
+}
+
+fn rows() -> Vec<Row> {
     let new = AdminView::default;
     let taken = || AdminView { name_taken: true, ..there() };
-    let member = || AdminView { member: true, ..there() };
     let cancel = || AdminCommand::CancelOperation { operation: OPERATION };
     let busy = || AdminView { running: Some(OPERATION), ..new() };
-    let add = || AdminCommand::AddMember { tenant: TENANT, user: USER };
-    let remove = || AdminCommand::RemoveMember { tenant: TENANT, user: USER };
     let revoke = || AdminCommand::RevokeToken { user: USER, token: TOKEN, possessed: false };
     let enable = |enabled| AdminCommand::SetClusterEnabled { cluster: CLUSTER, enabled };
     let pause = |reason: &str| AdminCommand::Pause { scope: PauseScope::All, reason: reason.into() };
@@ -80,12 +116,6 @@ fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {
         (new(), tenant(" "), "invalid: /name invalid_name"),
         (new(), tenant("a\nb"), "invalid: /name invalid_name"),
         (taken(), tenant("Acme"), "name taken"),
-        (there(), add(), "4: tenant.member_added"),
-        (member(), add(), "unchanged at 3"),
-        (member(), remove(), "4: tenant.member_removed"),
-        (there(), remove(), "unchanged at 3"),
-        (new(), add(), "not found"),
-        (AdminView { user_exists: false, ..there() }, add(), "not found"),
         (new(), AdminCommand::CreateUser { id: USER, admin: false }, "1: user.created"),
         (taken(), AdminCommand::CreateUser { id: USER, admin: false }, "name taken"),
         (there(), token(USER, "ci"), "4: token.created"),
@@ -134,7 +164,7 @@ fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {
 
 #[test]
 fn a_table_of_decisions() {
-    for (view, command, then) in rows() {
+    for (view, command, then) in [rows(), members()].concat() {
         assert_eq!(
             told(&decide(&view, &command, &Caller::system(), OPERATION)),
             then,
@@ -145,11 +175,21 @@ fn a_table_of_decisions() {
 
 #[test]
 fn users_may_only_what_is_theirs() {
-    let anybody = user(TENANT);
-    for (view, command, _) in rows() {
-        let own = matches!(&command, AdminCommand::CreateToken { .. } | AdminCommand::RevokeToken { .. });
-        let refused = told(&decide(&view, &command, &anybody, OPERATION)) == "forbidden";
-        assert_eq!(refused, !own, "{command:?}");
+    let mut anybody = user(TENANT);
+    for role in Role::ALL {
+        anybody.tenants.insert(TENANT, role);
+        for (view, command, _) in [rows(), members()].concat() {
+            let own = match &command {
+                AdminCommand::CreateToken { .. } | AdminCommand::RevokeToken { .. } => true,
+                AdminCommand::AddMember { .. }
+                | AdminCommand::RemoveMember { .. }
+                | AdminCommand::AddDomainMember { .. }
+                | AdminCommand::RemoveDomainMember { .. } => role == Role::Owner,
+                _ => false,
+            };
+            let refused = told(&decide(&view, &command, &anybody, OPERATION)) == "forbidden";
+            assert_eq!(refused, !own, "{role:?} {command:?}");
+        }
     }
     let other = UserId::from_uuid(Uuid::from_u128(77));
     assert_eq!(told(&decide(&there(), &token(other, "ci"), &anybody, OPERATION)), "not found");

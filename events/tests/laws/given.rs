@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use headwater_events::actor::{Actor, ActorKind, Caller};
+use headwater_events::actor::{Actor, ActorKind, Caller, Role};
 use headwater_events::dns::{DomainName, OwnerName, Rdata, RrSet, RrSetInput, RrType};
 use headwater_events::domain::*;
 use headwater_events::event::{DomainStatus, Event};
@@ -41,7 +41,7 @@ pub fn values(ty: &str, records: &[&str]) -> Vec<Rdata> {
 
 pub fn user(tenant: TenantId) -> Caller {
     let actor = Actor { kind: ActorKind::User, id: Uuid::from_u128(9), token: None, on_behalf_of: None };
-    Caller { actor, admin: false, tenants: BTreeSet::from([tenant]) }
+    Caller { tenants: [(tenant, Role::Owner)].into(), ..Caller::new(actor, false) }
 }
 
 /// What a decision is given besides the state.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use headwater_events::actor::Role;
 use headwater_events::codec::decode;
 use headwater_events::dns::{DomainName, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{
@@ -18,6 +19,8 @@ use headwater_events::event::*;
 use headwater_events::ids::{
     CertificateId, ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
 };
+use headwater_events::people::*;
+use headwater_events::scope::{Domains, Grant, NamePattern, Scope};
 use headwater_events::time::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -134,10 +137,31 @@ fn account_samples() -> Vec<Event> {
     let (user, token) = (UserId::from_uuid(id(2)), TokenId::from_uuid(id(3)));
     vec![
         Event::TenantCreated(TenantCreated { name: "Acme".into(), labels: labels(), external_id: None }),
-        Event::MemberAdded(MemberAdded { user }),
+        Event::MemberAdded(MemberAdded { user, role: Role::Owner }),
+        Event::MemberChanged(MemberChanged { user, before: Role::Owner, after: Role::Viewer }),
         Event::MemberRemoved(MemberRemoved { user }),
+        Event::DomainMemberAdded(MemberAdded { user, role: Role::Editor }),
+        Event::DomainMemberChanged(MemberChanged { user, before: Role::Editor, after: Role::Viewer }),
+        Event::DomainMemberRemoved(MemberRemoved { user }),
         Event::UserCreated(UserCreated { admin: true }),
-        Event::TokenCreated(TokenCreated { token, name: "ci".into(), expires_at: Some(AT) }),
+        Event::TokenCreated(TokenCreated {
+            token,
+            name: "ci".into(),
+            expires_at: Some(AT),
+            scopes: Some(vec![
+                Scope {
+                    verbs: [Grant::Read, Grant::Write].into(),
+                    domains: Domains::Named([name("example.com")].into()),
+                    names: Some([NamePattern::parse("_acme-challenge.*").unwrap()].into()),
+                    types: Some([RrType::TXT].into()),
+                },
+                Scope { verbs: [Grant::Read].into(), domains: Domains::All, names: None, types: None },
+            ]),
+            limits: TokenLimits {
+                max_unused_days: Some(30),
+                networks: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+            },
+        }),
         Event::TokenRevoked(TokenRevoked { token }),
         Event::OperationFinished(OperationFinished {
             operation: OperationId::from_uuid(id(4)),
@@ -164,6 +188,23 @@ fn account_samples() -> Vec<Event> {
             after: identity(60),
             generation: 1,
         }),
+    ]
+}
+
+fn people_samples() -> Vec<Event> {
+    let tenant = |name: &str| TenantSettings { name: name.into(), labels: labels(), external_id: None };
+    vec![
+        Event::UserUpdated(Change {
+            before: UserSettings { admin: true },
+            after: UserSettings { admin: false },
+        }),
+        Event::ProfileChanged(ProfileChanged { fields: vec!["email".into(), "name".into()] }),
+        Event::PasswordChanged(Nothing {}),
+        Event::UserEnabled(Nothing {}),
+        Event::UserDisabled(Nothing {}),
+        Event::UserDeleted(Nothing {}),
+        Event::TenantUpdated(Change { before: tenant("Acme"), after: tenant("Acme Ltd") }),
+        Event::TenantDeleted(Nothing {}),
     ]
 }
 
@@ -347,6 +388,7 @@ fn every_event_that_was_ever_written_is_read_and_written_the_same() {
     let samples = [
         domain_samples(),
         account_samples(),
+        people_samples(),
         target_samples(),
         site_samples(),
         certificate_samples(),

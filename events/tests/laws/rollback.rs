@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use headwater_events::actor::{Caller, Role};
 use headwater_events::dns::{OwnerKey, OwnerName, RrSetBody, RrType};
 use headwater_events::domain::destination::Destinations;
 use headwater_events::domain::*;
 use headwater_events::event::{DomainStatus, Event};
 use headwater_events::ids::{PurgeId, Revision};
 use headwater_events::reject::{Guard, Reject};
+use headwater_events::scope::{Domains, Grant, NamePattern, Scope};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -319,4 +321,35 @@ fn what_is_not_restored_is_told() {
     assert_eq!(told_of(&mut history, 2), ["cache_epoch", "serial_base"]);
     assert_eq!(history.view.state.status, DomainStatus::Active);
     assert_eq!(history.view.site.cache_epoch, 1);
+}
+
+/// A token that is limited to some records goes back where nothing else would change.
+#[test]
+fn a_limited_token_rolls_back_no_more_than_it_may_write() {
+    let mut history = History::new();
+    let put = |name: &str, address: &str| DomainCommand::PutRrset(set(name, "A", &[address]));
+    for (name, address) in [("a", "192.0.2.1"), ("www", "192.0.2.1"), ("a", "192.0.2.2")] {
+        history.apply(&put(name, address)).unwrap();
+    }
+    let newest = history.view.state.revision;
+    let scope = |names: &[&str]| Scope {
+        verbs: [Grant::Read, Grant::Write].into(),
+        domains: Domains::All,
+        names: Some(names.iter().map(|name| NamePattern::parse(name).unwrap()).collect()),
+        types: None,
+    };
+    let owner = history.with.caller.clone();
+    history.with.caller = Caller { scopes: Some(vec![scope(&["a"])]), ..owner.clone() };
+    // Before `www` there was none: going back there would take it away.
+    assert_eq!(told(&history.rollback(Revision::new(2))), "forbidden");
+    assert_eq!(history.view.state.revision, newest);
+    assert_eq!(told(&history.rollback(Revision::new(3))), "5: back to 3, +a A [192.0.2.1]");
+    history.with.caller = Caller { scopes: Some(vec![scope(&["a", "www"])]), ..owner.clone() };
+    assert_eq!(told(&history.rollback(Revision::new(2))), "6: back to 2, -www A");
+    // One that only reads goes nowhere, and neither does a viewer.
+    let reads = Scope { verbs: [Grant::Read].into(), ..scope(&["a", "www"]) };
+    history.with.caller = Caller { scopes: Some(vec![reads]), ..owner.clone() };
+    assert_eq!(told(&history.rollback(Revision::new(3))), "forbidden");
+    history.with.caller = Caller { tenants: [(TENANT, Role::Viewer)].into(), ..owner };
+    assert_eq!(told(&history.rollback(Revision::new(3))), "forbidden");
 }

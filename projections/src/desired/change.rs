@@ -1,12 +1,13 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
-use super::edges;
+use super::{edges, people};
+use headwater_events::actor::Role;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
 use headwater_events::event::{DeploymentFact, Event, PauseScope, UNDO_KIND};
-use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId};
+use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId, UserId};
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -338,10 +339,19 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             "do": "tenant_put", "id": id, "name": created.name, "labels": created.labels,
             "external_id": created.external_id, "revision": e.revision, "at": e.at,
         }),
-        Event::MemberAdded(member) => json!({"do": "member_add", "tenant": id, "user": member.user}),
+        Event::MemberAdded(member) => {
+            json!({"do": "member_put", "tenant": id, "user": member.user, "role": member.role})
+        }
+        Event::MemberChanged(member) => {
+            json!({"do": "member_put", "tenant": id, "user": member.user, "role": member.after})
+        }
         Event::MemberRemoved(member) => json!({"do": "member_remove", "tenant": id, "user": member.user}),
         Event::UserCreated(user) => {
             json!({"do": "user_put", "id": id, "admin": user.admin, "revision": e.revision, "at": e.at})
+        }
+        Event::DomainMemberAdded(_) | Event::DomainMemberChanged(_) | Event::DomainMemberRemoved(_) => {
+            let Some(change) = domain_member(e) else { return };
+            change
         }
         Event::TokenCreated(token) => json!({
             "do": "token_put", "id": token.token, "user": id, "name": token.name,
@@ -372,9 +382,34 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
             let (scope, of) = pause_key(&pause.scope);
             json!({"do": "resume", "scope": scope, "id": of})
         }
-        _ => return,
+        _ => {
+            changes.others.extend(people::change(e));
+            return;
+        }
     };
     changes.others.push(change);
+    changes.others.extend(scopes(e));
+    changes.others.extend(people::further(e));
+}
+
+/// What a token is limited to, besides what every token has.
+fn scopes(e: &Folded<'_>) -> Option<Value> {
+    let Event::TokenCreated(token) = e.event else { return None };
+    token.scopes.as_ref().map(|scopes| json!({"do": "token_scopes", "id": token.token, "scopes": scopes}))
+}
+
+/// What changes of the members of a single domain.
+fn domain_member(e: &Folded<'_>) -> Option<Value> {
+    let (domain, _) = e.domain?;
+    let put = |user: UserId, role: Role| json!({"do": "domain_member_put", "domain": domain, "user": user, "role": role});
+    match e.event {
+        Event::DomainMemberAdded(member) => Some(put(member.user, member.role)),
+        Event::DomainMemberChanged(member) => Some(put(member.user, member.after)),
+        Event::DomainMemberRemoved(member) => {
+            Some(json!({"do": "domain_member_remove", "domain": domain, "user": member.user}))
+        }
+        _ => None,
+    }
 }
 
 /// The key of a pause's row.

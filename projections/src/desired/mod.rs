@@ -3,6 +3,7 @@
 
 mod change;
 mod edges;
+mod people;
 
 pub use change::{
     Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row,

@@ -13,6 +13,7 @@ pub mod event_reference;
 pub mod events;
 pub mod http;
 pub mod list;
+pub mod member;
 pub mod mutate;
 pub mod op;
 pub mod output;
@@ -138,6 +139,9 @@ pub enum ClientCommand {
     /// Tenants, who own domains (administrators)
     #[command(subcommand)]
     Tenant(people::TenantCommand),
+    /// Members of a tenant, or of a domain alone: who may do what there
+    #[command(subcommand)]
+    Member(member::MemberCommand),
     /// Users (administrators)
     #[command(subcommand)]
     User(people::UserCommand),
@@ -235,6 +239,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Deployment(command) => deployment::run(&console, command).await,
         ClientCommand::Token(command) => token::run(&console, command).await,
         ClientCommand::Tenant(command) => people::run_tenant(&console, command).await,
+        ClientCommand::Member(command) => member::run(&console, command).await,
         ClientCommand::User(command) => people::run_user(&console, command).await,
         ClientCommand::Me => people::me(&console).await,
         // Done above.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use reqwest::Method;
 use serde_json::json;
 
 use super::http::Call;
@@ -40,6 +41,15 @@ pub enum TenantCommand {
     #[command(after_help = "Examples:
   headwater tenant create 'Example Ltd' --external-id 4711")]
     Create(TenantArgs),
+    /// Changes a tenant
+    #[command(after_help = "Examples:
+  headwater tenant update 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10 --name 'Example GmbH'
+  headwater tenant update 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10 --label plan=large")]
+    Update(TenantUpdateArgs),
+    /// Removes a tenant that owns no domain
+    #[command(after_help = "Examples:
+  headwater tenant delete 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+    Delete(IdArgs),
     /// Shows a tenant
     #[command(after_help = "Examples:
   headwater tenant show 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
@@ -64,6 +74,33 @@ pub struct TenantArgs {
     common: Common,
 }
 
+/// What changes of a tenant.
+#[derive(Args)]
+pub struct TenantUpdateArgs {
+    /// Its id
+    id: String,
+    /// Its name from now on
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// A label; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+    /// Your own number for it
+    #[arg(long, value_name = "TEXT")]
+    external_id: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Something that is named by its id.
+#[derive(Args)]
+pub struct IdArgs {
+    /// Its id
+    id: String,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// What can be done with users.
 #[derive(Subcommand)]
 pub enum UserCommand {
@@ -80,6 +117,25 @@ pub enum UserCommand {
   headwater user create admin@example.com --admin
   headwater user create someone@example.com --tenant 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
     Create(UserArgs),
+    /// Shows a user
+    #[command(after_help = "Examples:
+  headwater user show 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// Keeps a user out: its sessions and streams end at once, and its tokens are refused
+    #[command(after_help = "Examples:
+  headwater user disable 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10 --note 'left the company'")]
+    Disable(IdArgs),
+    /// Lets a user in again
+    #[command(after_help = "Examples:
+  headwater user enable 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+    Enable(IdArgs),
+    /// Erases a user: who it was is forgotten
+    #[command(after_help = "Examples:
+  headwater user delete 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10")]
+    Delete(IdArgs),
 }
 
 /// A user to make.
@@ -113,6 +169,26 @@ pub async fn run_tenant(console: &Console, command: TenantCommand) -> Result<()>
             }
             carry_out(console, Call::post(&["tenants"])?.json(&body), &args.common.into(), Say::Id).await
         }
+        TenantCommand::Update(args) => {
+            let mut body = json!({});
+            if let Some(name) = &args.name {
+                body["name"] = json!(name);
+            }
+            if !args.label.is_empty() {
+                body["labels"] = labels(&args.label)?.into();
+            }
+            if let Some(number) = &args.external_id {
+                body["external_id"] = json!(number);
+            }
+            let call = Call::new(Method::PATCH, &["tenants", &args.id])?.json(&body);
+            let shown = format!("tenant {}", args.id);
+            carry_out(console, call, &args.common.into(), Say::Did(&shown, "changed")).await
+        }
+        TenantCommand::Delete(args) => {
+            let call = Call::new(Method::DELETE, &["tenants", &args.id])?;
+            let shown = format!("tenant {}", args.id);
+            carry_out(console, call, &args.common.into(), Say::Did(&shown, "deleted")).await
+        }
         TenantCommand::Show { id } => show_one(console, Call::get(&["tenants", &id])?).await,
     }
 }
@@ -128,7 +204,25 @@ pub async fn run_user(console: &Console, command: UserCommand) -> Result<()> {
             }
             carry_out(console, Call::post(&["users"])?.json(&body), &args.common.into(), Say::Id).await
         }
+        UserCommand::Show { id } => show_one(console, Call::get(&["users", &id])?).await,
+        UserCommand::Disable(args) => {
+            let call = Call::post(&["users", &args.id, "disable"])?;
+            user_did(console, call, args, "disabled").await
+        }
+        UserCommand::Enable(args) => {
+            let call = Call::post(&["users", &args.id, "enable"])?;
+            user_did(console, call, args, "enabled").await
+        }
+        UserCommand::Delete(args) => {
+            let call = Call::new(Method::DELETE, &["users", &args.id])?;
+            user_did(console, call, args, "deleted").await
+        }
     }
+}
+
+async fn user_did(console: &Console, call: Call, args: IdArgs, did: &'static str) -> Result<()> {
+    let shown = format!("user {}", args.id);
+    carry_out(console, call, &args.common.into(), Say::Did(&shown, did)).await
 }
 
 /// Runs `me`.

@@ -28,6 +28,7 @@ const COLUMNS: &[Column] = &[
     ("USER", "/user"),
     ("CREATED", "/created_at"),
     ("EXPIRES", "/expires_at"),
+    ("LAST USED", "/last_used_at"),
 ];
 
 /// What can be done with tokens.
@@ -48,7 +49,9 @@ pub enum TokenCommand {
     /// Makes a token for yourself and prints it; it is shown only now
     #[command(after_help = "Examples:
   headwater token create backup --output /etc/backup/headwater.token
-  headwater token create ci --expires-at 2027-01-01T00:00:00Z")]
+  headwater token create ci --expires-at 2027-01-01T00:00:00Z --max-unused-days 30 --network 192.0.2.0/24
+  headwater token create acme --scope 'verbs=read,write domains=example.com names=_acme-challenge types=TXT'
+  headwater token create watch --scope 'verbs=read domains=*'")]
     Create(CreateArgs),
     /// Revokes a token
     #[command(after_help = "Examples:
@@ -65,6 +68,17 @@ pub struct CreateArgs {
     /// When it stops working (RFC 3339) [default: never]
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
+    /// What it is limited to: verbs (read, write, admin) and domains (names, or * for all), and of records owner names
+    /// (a * as the first or last label is one label or more) and types; may be repeated [default: to nothing but what you
+    /// may]
+    #[arg(long, value_name = "verbs=… domains=… [names=…] [types=…]", value_parser = scope)]
+    scope: Vec<Value>,
+    /// It stops working after so many days without use [default: never]
+    #[arg(long, value_name = "DAYS")]
+    max_unused_days: Option<u32>,
+    /// It works from this network alone, as 192.0.2.0/24; may be repeated
+    #[arg(long, value_name = "NETWORK")]
+    network: Vec<String>,
     /// Into this new file, which only you can read, in place of stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -108,6 +122,15 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     if let Some(time) = &args.expires_at {
         body["expires_at"] = json!(time);
     }
+    if !args.scope.is_empty() {
+        body["scopes"] = Value::Array(args.scope);
+    }
+    if let Some(days) = args.max_unused_days {
+        body["max_unused_days"] = json!(days);
+    }
+    if !args.network.is_empty() {
+        body["networks"] = json!(args.network);
+    }
     let call = Call::post(&["me", "tokens"])?.json(&body);
     if args.common.dry_run {
         return carry_out(console, call, &args.common.into(), Say::Id).await;
@@ -143,6 +166,22 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     Ok(data(token.expose())?)
 }
 
+/// A scope as it is written on the command line: lists by their keys. What stands in them the server judges.
+fn scope(text: &str) -> Result<Value, String> {
+    let mut scope = serde_json::Map::new();
+    for part in text.split_whitespace() {
+        let (key, list) = part.split_once('=').ok_or_else(|| format!("{part}: write key=value,value"))?;
+        if !["verbs", "domains", "names", "types"].contains(&key) {
+            return Err(format!("{key}: the keys are verbs, domains, names, types"));
+        }
+        let items: Vec<&str> = list.split(',').filter(|item| !item.is_empty()).collect();
+        if scope.insert(key.to_owned(), json!(items)).is_some() {
+            return Err(format!("{key} stands more than once"));
+        }
+    }
+    Ok(Value::Object(scope))
+}
+
 fn new_file(file: &Path) -> Result<std::fs::File> {
     std::fs::OpenOptions::new()
         .write(true)
@@ -166,4 +205,19 @@ async fn revoke(console: &Console, args: RevokeArgs) -> Result<()> {
         (None, None) => return Err(ClientError::usage("which token? Give its id, or --leaked FILE")),
     };
     carry_out(console, call, &Change::from(args.common), Say::Did(&shown, "revoked")).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_lists_by_their_keys() {
+        let read = scope("verbs=read,write domains=example.com names=_acme-challenge.*,@ types=TXT");
+        let body = json!({"verbs": ["read", "write"], "domains": ["example.com"], "names": ["_acme-challenge.*", "@"], "types": ["TXT"]});
+        assert_eq!(read, Ok(body));
+        for wrong in ["verbs", "verb=read", "verbs=read verbs=write"] {
+            assert!(scope(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,19 +1,25 @@
 //! Bodies of tenants, users and tokens.
 
+use headwater_events::actor::Role;
 use headwater_events::admin::{NAME_MAX_BYTES, TOKEN_NAME_MAX_BYTES, name_faults};
+use headwater_events::dns::DomainName;
+use headwater_events::domain::destination::Network;
 use headwater_events::domain::tag_faults;
 use headwater_events::event::Labels;
 use headwater_events::ids::{TenantId, UserId};
+use headwater_events::people::{TOKEN_NETWORKS_MAX_COUNT, TokenLimits, UNUSED_MAX_DAYS};
+use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::labels;
+use super::scope::{self, ScopeBody};
 use crate::http::auth::Authenticated;
 use crate::http::body::{Fields, FromBody};
 use crate::mail::MailAddress;
-use crate::query::accounts::{StoredTenant, StoredToken, StoredUser};
+use crate::query::accounts::{StoredMember, StoredTenant, StoredToken, StoredUser};
 use crate::secret::Secret;
 
 /// A tenant that is asked for.
@@ -83,6 +89,75 @@ pub struct Member {
     pub user: Uuid,
     /// Its mail address.
     pub email: Option<String>,
+    /// `viewer`, `editor` or `owner`.
+    #[schema(value_type = String, example = "editor")]
+    pub role: Role,
+}
+
+impl Member {
+    /// A member of a tenant.
+    pub fn new(tenant: TenantId, stored: StoredMember) -> Self {
+        let StoredMember { user, email, role } = stored;
+        Self { tenant: tenant.as_uuid(), user: user.as_uuid(), email, role }
+    }
+}
+
+/// A user's membership of a single domain.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DomainMember {
+    /// The domain's name.
+    domain: String,
+    /// The user.
+    user: Uuid,
+    /// Its mail address.
+    email: Option<String>,
+    /// `viewer`, `editor` or `owner`.
+    #[schema(value_type = String, example = "editor")]
+    role: Role,
+}
+
+impl DomainMember {
+    /// A member of a domain.
+    pub fn new(domain: &DomainName, stored: StoredMember) -> Self {
+        let StoredMember { user, email, role } = stored;
+        Self { domain: domain.to_string(), user: user.as_uuid(), email, role }
+    }
+}
+
+fn role(fields: &mut Fields) -> Option<Role> {
+    let known = || ("unknown_role", "the roles are viewer, editor, owner".to_owned());
+    fields.parsed("role", |text| Role::from_name(text).ok_or_else(known))
+}
+
+/// What a member of a tenant may do.
+#[derive(Debug, ToSchema)]
+pub struct PutMember {
+    /// `viewer`, `editor` or `owner`; left out, a member keeps its role and a new one is an owner.
+    #[schema(value_type = Option<String>, example = "editor")]
+    pub role: Option<Role>,
+}
+
+impl FromBody for PutMember {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        Some(Self { role: role(fields) })
+    }
+}
+
+/// What a member of a single domain may do.
+#[derive(Debug, ToSchema)]
+pub struct PutDomainMember {
+    /// `viewer`, `editor` or `owner`.
+    #[schema(value_type = String, example = "editor")]
+    pub role: Role,
+}
+
+impl FromBody for PutDomainMember {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("role") {
+            fields.missing("role");
+        }
+        Some(Self { role: role(fields)? })
+    }
 }
 
 /// A user that is asked for.
@@ -117,8 +192,12 @@ pub struct User {
     id: Uuid,
     /// Its mail address; null when it was erased.
     email: Option<String>,
+    /// What it is called, if it says so.
+    name: Option<String>,
     /// Administrator of the platform.
     admin: bool,
+    /// Whether it may come in.
+    enabled: bool,
     /// The tenants it is a member of.
     tenants: Vec<Uuid>,
     /// When it was made.
@@ -131,7 +210,9 @@ impl From<StoredUser> for User {
         Self {
             id: stored.id.as_uuid(),
             email: stored.email,
+            name: stored.name,
             admin: stored.admin,
+            enabled: stored.enabled,
             tenants: stored.tenants.iter().map(|tenant| tenant.as_uuid()).collect(),
             created_at: stored.created_at,
         }
@@ -149,13 +230,25 @@ pub struct Me {
     /// When that token stops working.
     #[schema(value_type = Option<String>, format = DateTime)]
     token_expires_at: Option<Timestamp>,
+    /// What unsafe requests of its session show in `X-CSRF-Token`; null with a token.
+    csrf_token: Option<String>,
+    /// When its session ends, whatever happens.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    session_expires_at: Option<Timestamp>,
 }
 
 impl Me {
     /// The caller, as a user.
     pub fn new(user: StoredUser, auth: &Authenticated) -> Self {
         let token = auth.caller.actor.token.map(|token| token.as_uuid());
-        Self { user: user.into(), token, token_expires_at: auth.expires_at }
+        let session = auth.session.as_ref();
+        Self {
+            user: user.into(),
+            token,
+            token_expires_at: auth.expires_at.filter(|_| session.is_none()),
+            csrf_token: session.map(|session| session.csrf.expose().to_owned()),
+            session_expires_at: session.map(|session| session.ends_at),
+        }
     }
 }
 
@@ -167,6 +260,42 @@ pub struct NewToken {
     /// When it stops working by itself.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
+    /// What it is limited to; left out, to nothing but what its owner may.
+    #[schema(value_type = Option<Vec<ScopeBody>>)]
+    pub scopes: Option<Vec<Scope>>,
+    /// It stops working after so many days without use.
+    pub max_unused_days: Option<u32>,
+    /// It works from these networks alone, as 192.0.2.0/24; none: from everywhere.
+    #[schema(required = false, value_type = Vec<String>)]
+    pub networks: Vec<Network>,
+}
+
+impl NewToken {
+    /// When and from where it works.
+    pub fn limits(&self) -> TokenLimits {
+        TokenLimits { max_unused_days: self.max_unused_days, networks: self.networks.clone() }
+    }
+}
+
+fn networks(fields: &mut Fields) -> Vec<Network> {
+    let texts = fields.texts("networks").unwrap_or_default();
+    if texts.len() > TOKEN_NETWORKS_MAX_COUNT {
+        let detail = format!("a token is limited to at most {TOKEN_NETWORKS_MAX_COUNT} networks");
+        fields.fault("networks", "too_many", detail);
+        return Vec::new();
+    }
+    let mut networks = Vec::new();
+    for (index, text) in texts.into_iter().enumerate() {
+        match text.map(|text| text.parse()) {
+            Some(Ok(network)) => networks.push(network),
+            Some(Err(error)) => {
+                let error: headwater_events::domain::destination::NotANetwork = error;
+                fields.fault(&format!("networks/{index}"), "invalid_network", error.to_string());
+            }
+            None => {}
+        }
+    }
+    networks
 }
 
 impl FromBody for NewToken {
@@ -177,15 +306,22 @@ impl FromBody for NewToken {
                 .ok_or(("invalid_time", "this must be a time as 2030-01-31T12:00:00Z".to_owned()))
         };
         let expires_at = fields.parsed("expires_at", time);
-        // Restrictions that are not enforced must not be accepted: a token would be worth more than its owner thinks.
-        for key in ["max_unused_days", "networks", "manager", "scopes"] {
-            let asked = fields.take(key);
-            if asked.is_some_and(|value| !value.as_array().is_some_and(Vec::is_empty)) {
-                fields.fault(key, "unsupported", format!("tokens cannot be restricted by {key} yet"));
+        let max_unused_days = fields.integer("max_unused_days").and_then(|days| {
+            let days = u32::try_from(days).ok().filter(|days| (1..=UNUSED_MAX_DAYS).contains(days));
+            if days.is_none() {
+                let detail = format!("this must be a whole number from 1 to {UNUSED_MAX_DAYS}");
+                fields.fault("max_unused_days", "out_of_range", detail);
             }
+            days
+        });
+        let networks = networks(fields);
+        // Restrictions that are not enforced must not be accepted: a token would be worth more than its owner thinks.
+        if fields.take("manager").is_some_and(|value| !value.as_array().is_some_and(Vec::is_empty)) {
+            fields.fault("manager", "unsupported", "tokens cannot be restricted by manager yet".to_owned());
         }
+        let scopes = scope::scopes(fields);
         fields.also(|| name.as_ref().map(|name| name_faults(name, TOKEN_NAME_MAX_BYTES)).unwrap_or_default());
-        Some(Self { name: name?, expires_at })
+        Some(Self { name: name?, expires_at, scopes, max_unused_days, networks })
     }
 }
 
@@ -207,6 +343,17 @@ pub struct Token {
     /// When it was revoked.
     #[schema(value_type = Option<String>, format = DateTime)]
     revoked_at: Option<Timestamp>,
+    /// What it is limited to; null: to nothing but what its owner may.
+    #[schema(value_type = Option<Vec<ScopeBody>>)]
+    scopes: Option<Vec<Scope>>,
+    /// It stops working after so many days without use.
+    max_unused_days: Option<u32>,
+    /// It works from these networks alone; none: from everywhere.
+    #[schema(value_type = Vec<String>)]
+    networks: Vec<Network>,
+    /// When it was used last, to the minute.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_used_at: Option<Timestamp>,
 }
 
 impl From<StoredToken> for Token {
@@ -218,6 +365,10 @@ impl From<StoredToken> for Token {
             created_at: stored.created_at,
             expires_at: stored.expires_at,
             revoked_at: stored.revoked_at,
+            scopes: stored.scopes,
+            max_unused_days: stored.max_unused_days,
+            networks: stored.networks,
+            last_used_at: stored.used_at,
         }
     }
 }

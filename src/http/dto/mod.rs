@@ -7,7 +7,9 @@ pub mod deployment;
 pub mod domain;
 pub mod edge;
 pub mod history;
+pub mod person;
 pub mod rrset;
+pub mod scope;
 pub mod site;
 pub mod tls;
 

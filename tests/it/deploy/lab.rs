@@ -77,6 +77,8 @@ impl Process {
             progress: Progress::default(),
             acked: Default::default(),
             published: Default::default(),
+            replicas: Default::default(),
+            passwords: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
         });
         // What other processes append is noticed, too.

@@ -94,46 +94,75 @@ impl Answer {
     }
 }
 
+/// Another process on the database of a test.
+pub struct Twin {
+    pub app: App,
+    pub address: SocketAddr,
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        self.app.stop.cancel();
+    }
+}
+
+/// A process on a database, with these settings.
+async fn process(
+    url: &Secret,
+    config: &str,
+    turned: &Arc<TurnedClock>,
+) -> (App, SocketAddr, CancellationToken) {
+    let config = Config::parse(config, None, []).unwrap();
+    let pool = pool::connect(url, 10).await.unwrap();
+    pool::migrate(&pool).await.unwrap();
+    let clock: Arc<dyn Clock> = turned.clone();
+    let stop = CancellationToken::new();
+    let limits = serve::limits(&config);
+    let (commit, _task) = Committer::start(url, pool.clone(), limits, clock.clone(), &stop).unwrap();
+    tokio::spawn(commit.head().clone().follow(pool.clone(), stop.clone()));
+    let log = LogReader::new(pool.clone());
+    let app = App::new(Parts {
+        config,
+        pool,
+        log,
+        commit,
+        clock,
+        hub: Default::default(),
+        progress: Default::default(),
+        acked: Default::default(),
+        published: Default::default(),
+        replicas: Default::default(),
+        passwords: Default::default(),
+        signer: headwater::edge::signing::PlatformSigner::default(),
+        stop: stop.clone(),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let draining = CancellationToken::new();
+    let routes = router(app.clone(), draining.clone()).unwrap();
+    tokio::spawn(serve::serve(listener, routes, stop));
+    (app, address, draining)
+}
+
 impl TestApi {
     /// Starts one on a fresh database, with these limits in the configuration.
     pub async fn start(config: &str) -> Self {
         // Whichever test is first installs it.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let database = TestDb::new().await;
-        let config = Config::parse(config, None, []).unwrap();
-        let pool = pool::connect(database.url(), 10).await.unwrap();
-        pool::migrate(&pool).await.unwrap();
         let turned = Arc::new(TurnedClock::default());
-        let clock: Arc<dyn Clock> = turned.clone();
-        let stop = CancellationToken::new();
-        let limits = serve::limits(&config);
-        let (commit, _task) =
-            Committer::start(database.url(), pool.clone(), limits, clock.clone(), &stop).unwrap();
-        tokio::spawn(commit.head().clone().follow(pool.clone(), stop.clone()));
-        let log = LogReader::new(pool.clone());
-        let app = App::new(Parts {
-            config,
-            pool,
-            log,
-            commit,
-            clock,
-            hub: Default::default(),
-            progress: Default::default(),
-            acked: Default::default(),
-            published: Default::default(),
-            signer: headwater::edge::signing::PlatformSigner::default(),
-            stop: stop.clone(),
-        });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let draining = CancellationToken::new();
-        let routes = router(app.clone(), draining.clone()).unwrap();
-        tokio::spawn(serve::serve(listener, routes, stop));
+        let (app, address, draining) = process(database.url(), config, &turned).await;
         let client = Client::builder().no_proxy().build().unwrap();
         let admin = token::generate();
         let mut api = Self { app, address, admin, database, draining, clock: turned, client };
         api.initialize().await;
         api
+    }
+
+    /// Another process on the same database, by the same clock.
+    pub async fn join(&self, config: &str) -> Twin {
+        let (app, address, _) = process(self.database.url(), config, &self.clock).await;
+        Twin { app, address }
     }
 
     async fn initialize(&mut self) {
@@ -168,19 +197,50 @@ impl TestApi {
         let aside = Aside::Person { user, email: email.to_owned() };
         self.submit(AdminCommand::CreateUser { id: user, admin }, aside).await;
         for tenant in BTreeSet::from_iter(tenants) {
-            self.submit(AdminCommand::AddMember { tenant: *tenant, user }, Aside::Nothing).await;
+            self.submit(AdminCommand::AddMember { tenant: *tenant, user, role: None }, Aside::Nothing).await;
         }
         let (secret, token) = (token::generate(), TokenId::from_uuid(Uuid::now_v7()));
         let hash = *token::hash(secret.expose()).unwrap().bytes();
         let aside = Aside::TokenSecret { token, user, hash };
         let name = "test".to_owned();
-        self.submit(AdminCommand::CreateToken { user, token, name, expires_at: None }, aside).await;
+        let create = AdminCommand::CreateToken {
+            user,
+            token,
+            name,
+            expires_at: None,
+            scopes: None,
+            limits: Default::default(),
+        };
+        self.submit(create, aside).await;
         (user, secret)
+    }
+
+    /// One more token of a user, limited to these scopes.
+    pub async fn limited(&self, user: UserId, scopes: Value) -> Secret {
+        let (secret, token) = (token::generate(), TokenId::from_uuid(Uuid::now_v7()));
+        let hash = *token::hash(secret.expose()).unwrap().bytes();
+        let aside = Aside::TokenSecret { token, user, hash };
+        let (name, scopes) = ("limited".to_owned(), serde_json::from_value(scopes).unwrap());
+        let create = AdminCommand::CreateToken {
+            user,
+            token,
+            name,
+            expires_at: None,
+            scopes: Some(scopes),
+            limits: Default::default(),
+        };
+        self.submit(create, aside).await;
+        secret
     }
 
     /// A request that is not sent yet, without a token.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("http://{}{path}", self.address))
+        self.request_at(self.address, method, path)
+    }
+
+    /// The same to one process of several.
+    pub fn request_at(&self, address: SocketAddr, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("http://{address}{path}"))
     }
 
     /// Sends a request with a token, a body and headers.

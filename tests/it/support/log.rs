@@ -1,6 +1,5 @@
 //! A migrated control database with committers on it, and the commands that the tests of the log submit.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use headwater::command::{Aside, Command, Idempotency, Meta, Outcome, SubmitError
 use headwater::secret::Secret;
 use headwater::store::read::LogReader;
 use headwater::store::{Committer, CommitterHandle, pool};
-use headwater_events::actor::{Actor, ActorKind, Caller};
+use headwater_events::actor::{Actor, ActorKind, Caller, Role};
 use headwater_events::admin::AdminCommand;
 use headwater_events::dns::{DomainName, OwnerName, RrSet, RrSetInput, RrType};
 use headwater_events::domain::{CreateDomain, DomainCommand, Limits};
@@ -231,7 +230,7 @@ pub fn keyed(key: Uuid, request: u8) -> Meta {
 
 pub fn member(user: UserId, tenant: TenantId) -> Caller {
     let actor = Actor { kind: ActorKind::User, id: user.as_uuid(), token: None, on_behalf_of: None };
-    Caller { actor, admin: false, tenants: BTreeSet::from([tenant]) }
+    Caller { tenants: [(tenant, Role::Owner)].into(), ..Caller::new(actor, false) }
 }
 
 /// A user with a mail address, and a token of it.
@@ -243,7 +242,14 @@ pub fn create_user(id: UserId, email: &str) -> Command {
 pub fn create_token(user: UserId, token: TokenId) -> Command {
     let aside =
         Aside::TokenSecret { token, user, hash: *blake3::hash(token.as_uuid().as_bytes()).as_bytes() };
-    let command = AdminCommand::CreateToken { user, token, name: "ci".into(), expires_at: None };
+    let command = AdminCommand::CreateToken {
+        user,
+        token,
+        name: "ci".into(),
+        expires_at: None,
+        scopes: None,
+        limits: Default::default(),
+    };
     Command::Admin { command, aside }
 }
 

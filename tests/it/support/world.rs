@@ -1,7 +1,7 @@
 //! One process of the control plane as far as history goes: the log, its tailer, its projections, and their routes.
 //! Callers are put in front of the routes by a layer of the test's own, by the text of their token.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use headwater::http::{audit, events, operations, stall, stream};
 use headwater::secret::Secret;
 use headwater::store::read::LogReader;
 use headwater::store::{Committer, pool};
-use headwater_events::actor::{Actor, ActorKind, Caller};
+use headwater_events::actor::{Actor, ActorKind, Caller, Role};
 use headwater_events::admin::{AdminCommand, Observation, Outcome as Seen};
 use headwater_events::dns::{DomainName, OwnerName, RrSet, RrSetInput, RrType};
 use headwater_events::domain::{CreateDomain, DomainCommand, Limits};
@@ -109,7 +109,7 @@ impl World {
         let stall = if runs == Runs::Impatient { SHORT_STALL } else { stall::WRITE_STALL };
         let app = app(&url, pool, &stop, Hub::with_ring(ring, RING_MAX_BYTES), change);
         let callers = Callers::default();
-        let system = Authenticated { caller: Caller::system(), expires_at: None };
+        let system = Authenticated { caller: Caller::system(), expires_at: None, session: None };
         callers.lock().unwrap().insert("system".into(), system);
         if runs != Runs::Deaf {
             tokio::spawn(app.commit.head().clone().follow(app.pool.clone(), stop.clone()));
@@ -152,7 +152,7 @@ impl World {
         let command = AdminCommand::CreateUser { id: user, admin: false };
         self.submit(Caller::system(), Command::Admin { command, aside }).await;
         for tenant in tenants {
-            self.admin(AdminCommand::AddMember { tenant: *tenant, user }).await;
+            self.admin(AdminCommand::AddMember { tenant: *tenant, user, role: None }).await;
         }
         self.token(user, token, tenants, None).await
     }
@@ -167,13 +167,21 @@ impl World {
     ) -> Person {
         let hash = *blake3::hash(token.as_uuid().as_bytes()).as_bytes();
         let aside = Aside::TokenSecret { token, user, hash };
-        let command = AdminCommand::CreateToken { user, token, name: "t".into(), expires_at };
+        let command = AdminCommand::CreateToken {
+            user,
+            token,
+            name: "t".into(),
+            expires_at,
+            scopes: None,
+            limits: Default::default(),
+        };
         self.submit(Caller::system(), Command::Admin { command, aside }).await;
         let actor =
             Actor { kind: ActorKind::User, id: user.as_uuid(), token: Some(token), on_behalf_of: None };
-        let caller = Caller { actor, admin: false, tenants: BTreeSet::from_iter(tenants.iter().copied()) };
+        let tenants = tenants.iter().map(|tenant| (*tenant, Role::Owner)).collect();
+        let caller = Caller { tenants, ..Caller::new(actor, false) };
         let bearer = token.to_string();
-        let who = Authenticated { caller: caller.clone(), expires_at };
+        let who = Authenticated { caller: caller.clone(), expires_at, session: None };
         self.callers.lock().unwrap().insert(bearer.clone(), who);
         Person { user, token, bearer, caller }
     }
@@ -304,6 +312,8 @@ pub fn app(
         progress: Default::default(),
         acked: Default::default(),
         published: Default::default(),
+        replicas: Default::default(),
+        passwords: Default::default(),
         signer: headwater::edge::signing::PlatformSigner::default(),
         clock,
         stop: stop.clone(),
