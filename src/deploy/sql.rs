@@ -96,9 +96,9 @@ macro_rules! next_tenant {
 }
 
 /// $1 cluster, $2 domains in hand, $3 how many, $4 events counted at most, $5 the tenant after which it begins, $6 how
-/// many tenants, $7 domains at revisions (`wanted_at`) that are asked about: what is due now, and how large it is. The tenants take turns: first the longest waiting domain of each,
-/// then the second of each. Of each tenant no more is read than may be taken, by the index of what is due (see
-/// [`INDEXED`]); sizes are looked up for what is taken.
+/// many tenants, $7 domains at revisions (`wanted_at`) that are asked about: what is due now, and how large it is. The
+/// tenants take turns: first the longest waiting domain of each, then the second of each. Of each tenant no more is read
+/// than may be taken, by the index of what is due (see [`INDEXED`]); sizes are looked up for what is taken.
 pub const DUE: &str = concat!(
     "with recursive tenants as (",
     next_tenant!("$5"),
