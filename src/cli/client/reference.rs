@@ -180,7 +180,8 @@ mod tests {
                 joined.lines().filter(|line| line.trim_start().starts_with("headwater ")).collect();
             assert!(!lines.is_empty(), "{name} has no example that calls it");
             for line in lines {
-                let line = line.split(" | ").next().unwrap().split(" > ").next().unwrap();
+                let line = line.split(" | ").next().unwrap();
+                let line = line.split(" > ").next().unwrap().split(" < ").next().unwrap();
                 let words = words(line);
                 let parsed = Cli::try_parse_from(&words);
                 assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.err().unwrap());
