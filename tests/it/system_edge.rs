@@ -44,6 +44,8 @@ impl Visitor {
     /// Comes again and again; gives how many were served, and what others got.
     async fn come(self, stop: Arc<AtomicBool>) -> (u32, Vec<(u16, String)>) {
         let (mut served, mut bad, mut pace) = (0, Vec::new(), tokio::time::interval(PACE));
+        // Who had to wait does not come faster afterwards: that would be a burst, which a cell refuses.
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !stop.load(Ordering::Relaxed) {
             pace.tick().await;
             match self.get("/kept").await {

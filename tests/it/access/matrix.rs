@@ -79,6 +79,8 @@ fn denied(who: Who, path: &str, verb: Verb, about: About) -> Option<u16> {
         }
         (Who::OneRrset | Who::Elsewhere | Who::Reader, About::Tenant) => Some(403),
         (_, About::Tenant) => Some(404),
+        // Nothing that only reads may ask for it; the others are judged domain by domain.
+        (Who::Reader, About::Seen) if verb != Verb::Read => Some(403),
         (_, About::Seen) if !one_operation => None,
         (Who::Foreign | Who::Elsewhere, _) => Some(404),
         (Who::Tenant(role) | Who::Domain(role), _) => by_role(role),

@@ -107,7 +107,10 @@ async fn a_stream_of_a_session_follows_its_users_roles() {
     write("after").await;
     browser.send(&api, Method::PATCH, "/api/me", json!({"name": "Ann"})).await.expect(200);
     let seen = up_to(&mut panel, "user.profile_changed").await;
-    let hosts: Vec<_> = seen.iter().filter(|event| event["type"] == "rrset.replaced").collect();
-    assert_eq!(hosts.len(), 1, "{seen:#?}");
-    assert_eq!(hosts[0]["data"]["name"], "during");
+    let hosts = seen.iter().filter(|event| event["type"] == "rrset.replaced");
+    let hosts: Vec<_> = hosts.map(|event| event["data"]["name"].as_str().unwrap()).collect();
+    // A reader that comes to it late reads what was before with the rights that it has by then; what comes after the loss
+    // is read by nobody, however late.
+    let before = hosts.iter().filter(|host| **host == "before").count();
+    assert_eq!(hosts[before..], ["during"], "{seen:#?}");
 }
