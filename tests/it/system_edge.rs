@@ -14,7 +14,7 @@ use crate::system::{Client, Demo};
 
 const HOST: &str = "www.edge.example";
 /// How often a visitor comes.
-const PACE: Duration = Duration::from_millis(5);
+const PACE: Duration = Duration::from_millis(15);
 /// How long a visitor waits.
 const PATIENCE: Duration = Duration::from_secs(15);
 
