@@ -74,14 +74,15 @@ pub fn faults(pointer: &str, password: &Secret) -> Vec<Fault> {
 pub struct Passwords(Arc<Shared>);
 
 struct Shared {
-    turns: Semaphore,
-    places: Semaphore,
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     done: AtomicU64,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        let (turns, places) = (Semaphore::new(HASHES_MAX_COUNT), Semaphore::new(WAITING_MAX_COUNT));
+        let bound = |count| Arc::new(Semaphore::new(count));
+        let (turns, places) = (bound(HASHES_MAX_COUNT), bound(WAITING_MAX_COUNT));
         Self(Arc::new(Shared { turns, places, done: AtomicU64::new(0) }))
     }
 }
@@ -112,10 +113,12 @@ impl Passwords {
         &self,
         work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
     ) -> Result<T, PasswordError> {
-        let _place = self.0.places.try_acquire().map_err(|_| PasswordError::Busy)?;
-        let _turn = self.0.turns.acquire().await.map_err(|_| PasswordError::Busy)?;
+        let place = self.0.places.clone().try_acquire_owned().map_err(|_| PasswordError::Busy)?;
+        let turn = self.0.turns.clone().acquire_owned().await.map_err(|_| PasswordError::Busy)?;
         let shared = self.0.clone();
         let work = tokio::task::spawn_blocking(move || {
+            // The work goes on where whoever asked has gone, and so it keeps its place and its turn.
+            let _held = (place, turn);
             shared.done.fetch_add(1, Ordering::Relaxed);
             work()
         });
@@ -211,6 +214,24 @@ mod tests {
         {
             assert!(Stored::read(bad).is_none(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn whoever_goes_away_does_not_make_room_for_more_work() {
+        let passwords = Passwords::default();
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        {
+            let mut asked = std::pin::pin!(passwords.turn(move || {
+                let _gone = wait.recv();
+                Ok(())
+            }));
+            assert!(futures_util::poll!(asked.as_mut()).is_pending());
+        }
+        let free = || (passwords.0.turns.available_permits(), passwords.0.places.available_permits());
+        assert_eq!(free(), (HASHES_MAX_COUNT - 1, WAITING_MAX_COUNT - 1), "the work goes on");
+        drop(go_on);
+        let all = u32::try_from(HASHES_MAX_COUNT).unwrap_or(u32::MAX);
+        assert!(passwords.0.turns.acquire_many(all).await.is_ok(), "it ended, and has let go");
     }
 
     #[tokio::test]
