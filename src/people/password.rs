@@ -220,13 +220,16 @@ mod tests {
     async fn whoever_goes_away_does_not_make_room_for_more_work() {
         let passwords = Passwords::default();
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let (began, begun) = tokio::sync::oneshot::channel();
         {
             let mut asked = std::pin::pin!(passwords.turn(move || {
+                let _told = began.send(());
                 let _gone = wait.recv();
                 Ok(())
             }));
             assert!(futures_util::poll!(asked.as_mut()).is_pending());
         }
+        assert!(begun.await.is_ok());
         let free = || (passwords.0.turns.available_permits(), passwords.0.places.available_permits());
         assert_eq!(free(), (HASHES_MAX_COUNT - 1, WAITING_MAX_COUNT - 1), "the work goes on");
         drop(go_on);
