@@ -1,4 +1,4 @@
-//! The envelope of an event, as contract section 6 fixes it: complete from the
+//! The envelope of an event, as docs/EVENTS.md shows it: complete from the
 //! first event on, since nothing can be added to the past. The hash covers
 //! every field but the position and chains per stream.
 
@@ -255,7 +255,7 @@ impl Recorded {
         crate::codec::decode(&self.event_type, self.schema, &self.data)
     }
 
-    /// The envelope of contract section 6, as one line of JSON, with the client
+    /// The envelope of docs/EVENTS.md, as one line of JSON, with the client
     /// resolved (or withheld). Data that is not JSON (somebody altered the row)
     /// is shown as null: the chain's verification names it.
     ///

@@ -1,4 +1,4 @@
-//! Events on the wire: the envelope of contract section 6 and its SSE frame,
+//! Events on the wire: the envelope of docs/EVENTS.md and its SSE frame,
 //! written straight into a buffer. The data is passed through as it was stored
 //! and hashed. What is written is octet for octet what `Recorded::to_json` says.
 

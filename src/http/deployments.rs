@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
-use headwater_events::ids::ClusterId;
+use headwater_events::ids::{ClusterId, DomainId};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,7 +16,7 @@ use super::auth::Authenticated;
 use super::body::NoBody;
 use super::domains::visible;
 use super::dto::Receipt;
-use super::dto::deployment::{Decided, Deployment, Pause};
+use super::dto::deployment::{Decided, Deployment, Pause, TargetKey};
 use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::DomainPath;
@@ -63,7 +63,7 @@ impl FromQuery for DeploymentFilter {
     }
 }
 
-/// A domain on each of its targets.
+/// A domain on each of its targets: DNS clusters, then cells of edges.
 #[utoipa::path(get, path = "/api/domains/{d}/deployments", tag = "deployments",
     params(("d" = String, Path, description = "The domain's name"), PageParams),
     responses((status = 200, body = Vec<Deployment>, description = "A page: items and next")))]
@@ -71,24 +71,34 @@ async fn of_domain(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
-    wanted: Listing<NoQuery, Uuid>,
+    wanted: Listing<NoQuery, TargetKey>,
 ) -> Result<Response, Problem> {
     let domain = visible(&app, &auth, &name).await?.state;
-    page::list(wanted, move |after, most| {
-        let app = app.clone();
+    page::list(wanted, move |after: Option<TargetKey>, most| {
+        let (app, name) = (app.clone(), name.clone());
         async move {
-            let mut found = deployments::of_domain(&app.pool, domain.id).await?;
-            found.retain(|one| after.is_none_or(|after| one.cluster.as_uuid() > after));
-            found.sort_by_key(|one| one.cluster.as_uuid());
-            found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-            let items = found.into_iter().map(|one| (one.cluster.as_uuid(), Deployment::from(one)));
-            Ok(Page { items: items.collect() })
+            let all = everywhere(&app, domain.id, &name).await?.into_iter().map(|one| (one.key(), one));
+            let next = all.filter(|(key, _)| after.is_none_or(|after| *key > after));
+            Ok(Page { items: next.take(usize::try_from(most).unwrap_or(usize::MAX)).collect() })
         }
     })
     .await
 }
 
-/// Deployments of every domain that the caller may see.
+/// The deployments of a domain, by their keys.
+pub(super) async fn everywhere(
+    app: &App,
+    domain: DomainId,
+    name: &DomainName,
+) -> Result<Vec<Deployment>, sqlx::Error> {
+    let clusters = deployments::of_domain(&app.pool, domain).await?;
+    let cells = deployments::on_cells(&app.pool, domain).await?;
+    let cells = cells.into_iter().map(|one| Deployment::on_cell(name, one));
+    Ok(clusters.into_iter().map(Deployment::from).chain(cells).collect())
+}
+
+/// Deployments on DNS clusters of every domain that the caller may see. What cells have is computed for one domain at a
+/// time.
 #[utoipa::path(get, path = "/api/deployments", tag = "deployments", params(DeploymentListParams, PageParams),
     responses((status = 200, body = Vec<Deployment>, description = "A page: items and next")))]
 async fn list(

@@ -81,7 +81,9 @@ async fn list(
         let (app, filter) = (app.clone(), filter.clone());
         async move {
             let found = edges::page(&app.pool, &filter, after, most).await?;
-            Ok(Page { items: found.into_iter().map(|one| (one.id.as_uuid(), Edge::from(one))).collect() })
+            let facts = placement::load(&app.pool).await?;
+            let shown = found.into_iter().map(|one| (one.id.as_uuid(), Edge::new(one, &facts)));
+            Ok(Page { items: shown.collect() })
         }
     })
     .await
@@ -162,19 +164,14 @@ async fn get(
     let most = i64::from(headwater_events::edge::CELLS_MAX_COUNT);
     let cells = edges::cells(&app.pool, Some(id), None, most).await?;
     let facts = placement::load(&app.pool).await?;
-    let state = facts.edges.iter().find(|edge| edge.id == id);
-    let state = state.map(|edge| placement::readiness(edge, facts.minimum_cells));
     let mut refused = edges::cell_refusals(&app.pool, &[id]).await?;
     let mut shown = |cell: StoredCell| {
         let refusal = refused.remove(&(cell.edge, cell.number));
         Cell::new(cell, &facts, refusal)
     };
     Ok(Json(EdgeDetail {
-        edge: stored.into(),
+        edge: Edge::new(stored, &facts),
         lag,
-        ready: matches!(state, Some(Ok(()))),
-        not_ready: state.and_then(Result::err).map(|not| not.why),
-        published: facts.publishes(id),
         cell_states: cells.into_iter().map(&mut shown).collect(),
         refusals: edges::refusals(&app.pool, id).await?,
     }))
@@ -192,7 +189,10 @@ async fn patch(
     reachable(&app, &mutation, patch.addresses.as_deref().unwrap_or_default())?;
     let command = Command::admin(AdminCommand::Edge { edge, command: EdgeCommand::Update(patch) });
     match mutation.submit(&app, command).await? {
-        Submitted::Done(outcome) => Ok(answer::resource(&outcome, &Edge::from(one(&app, edge).await?))),
+        Submitted::Done(outcome) => {
+            let facts = placement::load(&app.pool).await?;
+            Ok(answer::resource(&outcome, &Edge::new(one(&app, edge).await?, &facts)))
+        }
         plan => Ok(plan.into_response()),
     }
 }

@@ -1,4 +1,4 @@
-//! `/api/operations`: what became of accepted work (contract section 7).
+//! `/api/operations`: what became of accepted work.
 
 use crate::app::App;
 use crate::command::{Command, Plan};

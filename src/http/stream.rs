@@ -1,4 +1,4 @@
-//! `GET /events/stream`: replay, then live, from the log alone (contract section 6).
+//! `GET /events/stream`: replay, then live, from the log alone.
 //! The response is pulled: what the socket does not take is not read, so a slow
 //! reader costs one piece and loses nothing.
 

@@ -12,6 +12,7 @@ use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
 use headwater_events::event::{CellRef, OperationError, OperationFinished};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, TenantId};
+use headwater_events::time::Timestamp;
 use serde::Deserialize;
 use sqlx::Row;
 use sqlx::types::Json;
@@ -68,8 +69,14 @@ pub struct CellView {
     pub in_service: bool,
     /// Whether it has taken in the operation's event.
     pub current: bool,
+    /// When it told last how far it has come.
+    #[serde(default)]
+    pub at: Option<Timestamp>,
     /// Why it refused the operation's revision or a later one.
     pub refused: Option<String>,
+    /// When it did.
+    #[serde(default)]
+    pub refused_at: Option<Timestamp>,
     /// Whether it has done so only after DNS had waited for it in vain.
     #[serde(default)]
     pub late: Option<bool>,
@@ -87,7 +94,7 @@ pub struct EdgesView {
 }
 
 impl CellView {
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         format!("{}/{}", self.name, self.cell)
     }
 }
@@ -404,7 +411,9 @@ mod tests {
             name: "fra1".into(),
             in_service,
             current,
+            at: None,
             refused: None,
+            refused_at: None,
             late: None,
         }
     }

@@ -42,7 +42,11 @@ pub struct Shown {
     pub lags: bool,
     /// Whether it is work with a stream of its own, which can be called off.
     pub imperative: bool,
-    /// The resource of contract section 7.
+    /// The cells concerned; none where edges have nothing to do with it.
+    cells: Vec<CellView>,
+    /// When it succeeded, if it did.
+    succeeded_at: Option<Timestamp>,
+    /// The resource, as it is shown.
     pub body: Value,
 }
 
@@ -137,6 +141,8 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
         revision: Revision::new(revision),
         actor: row.try_get(8)?,
         lags: lagging().next().is_some(),
+        cells,
+        succeeded_at: finished.filter(|_| state == State::Succeeded),
         body,
     })
 }
@@ -288,8 +294,25 @@ pub async fn timeline(pool: &PgPool, operation: &Shown) -> Result<Vec<Hop>, sqlx
             done.insert(target);
         }
     }
+    hops.extend(operation.cells.iter().flat_map(|cell| cell_hops(cell, operation, committed, position)));
     hops.sort_by_key(|hop| (hop.at, hop.position));
     Ok(hops)
+}
+
+/// The hops of a cell. What it says is no event, and only its last word is kept, so a hop bears the position that it
+/// spoke of, and the time at which that was known at the latest.
+fn cell_hops(cell: &CellView, operation: &Shown, committed: Timestamp, position: i64) -> Vec<Hop> {
+    let hop = |stage, at: Timestamp| Hop {
+        stage,
+        target: Some(cell.shown()),
+        at,
+        ms: at.millis_since(committed),
+        position: Position::new(position),
+    };
+    let known = |at: Timestamp| operation.succeeded_at.map_or(at, |ended| at.min(ended));
+    let verified = cell.at.filter(|_| cell.current).map(|at| hop("verified", known(at)));
+    let refused = cell.refused_at.map(|at| hop("refused", at));
+    verified.into_iter().chain(refused).collect()
 }
 
 /// The stages that a fact tells of a revision, and whether it is the last one of its target.

@@ -1,8 +1,9 @@
-//! Deployments: one domain on one DNS cluster.
+//! Deployments: one domain on one DNS cluster, kept as rows; one domain on one cell of an edge, which follows from how
+//! far the cell has come with all changes.
 
 use headwater_events::actor::Visible;
 use headwater_events::dns::DomainName;
-use headwater_events::ids::{ClusterId, DomainId, Revision, TenantId};
+use headwater_events::ids::{ClusterId, DomainId, EdgeId, Revision, TenantId};
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
@@ -106,4 +107,61 @@ pub async fn page(
     let query = query.bind(filter.target.map(ClusterId::as_uuid));
     let query = query.bind(after.map(|key| key.0)).bind(after.map(|key| key.1));
     query.bind(most).bind(domains).bind(names).fetch_all(pool).await?.iter().map(stored).collect()
+}
+
+/// A domain on a cell of an edge.
+#[derive(Debug, Clone)]
+pub struct CellDeployment {
+    /// The edge.
+    pub edge: EdgeId,
+    /// Which of its cells.
+    pub cell: i32,
+    /// The edge's name.
+    pub edge_name: String,
+    /// Whether its edge is heard of.
+    pub in_service: bool,
+    /// Whether it serves what the newest revision that edges get says.
+    pub current: bool,
+    /// Why that cannot be served.
+    pub refused: Option<String>,
+    /// Whether the domain is meant to be there.
+    pub wanted: bool,
+    /// The newest revision that edges get.
+    pub revision: Revision,
+    /// Checksum of its artifact, in hex.
+    pub checksum: Option<String>,
+    /// Since when it is wanted.
+    pub desired_at: Timestamp,
+    /// When the cell told last how far it has come.
+    pub told_at: Option<Timestamp>,
+}
+
+/// A domain on each cell.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn on_cells(pool: &PgPool, domain: DomainId) -> Result<Vec<CellDeployment>, sqlx::Error> {
+    let rows = sqlx::query(sql::CELLS_OF_DOMAIN).bind(domain.as_uuid()).fetch_all(pool).await?;
+    rows.iter().map(on_cell).collect()
+}
+
+fn on_cell(row: &PgRow) -> Result<CellDeployment, sqlx::Error> {
+    let is_refused = row.try_get::<Option<bool>, _>(5)?.unwrap_or(false);
+    let why: Option<String> = row.try_get(6)?;
+    // What could not be rendered is nobody's refusal: no cell ever gets it.
+    let fault: Option<String> = row.try_get(10)?;
+    let checksum: Option<Vec<u8>> = row.try_get(9)?;
+    Ok(CellDeployment {
+        edge: EdgeId::from_uuid(row.try_get(0)?),
+        cell: row.try_get(1)?,
+        edge_name: row.try_get(2)?,
+        in_service: row.try_get(3)?,
+        current: row.try_get::<Option<bool>, _>(4)?.unwrap_or(false),
+        refused: fault.or(why.filter(|_| is_refused)),
+        wanted: !row.try_get::<bool, _>(8)?,
+        revision: Revision::new(row.try_get(7)?),
+        checksum: checksum.map(hex::encode),
+        desired_at: at(row, 11)?,
+        told_at: maybe_at(row, 12)?,
+    })
 }

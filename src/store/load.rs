@@ -459,7 +459,7 @@ async fn pause(
     Ok(())
 }
 
-/// Names of the enabled targets.
-pub(super) async fn targets(connection: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar(sql::TARGETS).fetch_all(connection).await
+/// Names of the targets that are deployed to: DNS clusters, and cells where `edges` are concerned.
+pub(super) async fn targets(connection: &mut PgConnection, edges: bool) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(sql::TARGETS).bind(edges).fetch_all(connection).await
 }

@@ -118,7 +118,12 @@ pub(super) const REPLACED: &str = "select d.name, max(o.hold_until) from desired
 /// $1 name.
 pub(super) const DOMAIN_ID: &str = "select id::text from desired.domains where name = $1 and current";
 
-pub(super) const TARGETS: &str = "select name from desired.clusters where enabled order by name";
+/// $1 whether edges are concerned: the enabled DNS clusters, then the cells whose word counts.
+pub(super) const TARGETS: &str = "select name from ( \
+       select 0 as kind, name, 0::smallint as cell from desired.clusters where enabled \
+       union all select 1, e.name || '/' || c.number, c.number from desired.cells c \
+       join desired.edges e on e.id = c.edge_id \
+       where $1 and e.enabled and e.identity_serial is not null and not c.drained) t order by kind, name, cell";
 
 /// $1 batch. Waits for a call of it that is still running.
 pub(super) const BATCH_ENDED: &str = "select pg_advisory_xact_lock(7004, hashtext($1::uuid::text))";

@@ -164,6 +164,11 @@ pub const EDGE_KINDS: [&str; 6] = [
     "domain.certificate",
 ];
 
+/// Whether the operation that a mutation's first event begins is carried out on edges too.
+pub fn concerns_edges(first: &Event) -> bool {
+    EDGE_KINDS.contains(&operation_kind(first))
+}
+
 fn operation_kind(event: &Event) -> &'static str {
     match event {
         Event::DomainCreated(_) => "domain.create",
@@ -318,7 +323,7 @@ fn cluster_enabled(e: &Folded<'_>, enabled: bool) -> Value {
     json!({"do": "cluster_enabled", "id": e.stream.id, "enabled": enabled, "revision": e.revision})
 }
 
-/// The deployment's state after a fact (contract section 7); none where the
+/// The deployment's state after a fact; none where the
 /// fact only marks a stage on the way.
 fn outcome(event: &Event) -> Option<(&'static str, &DeploymentFact)> {
     match event {

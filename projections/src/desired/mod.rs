@@ -6,6 +6,6 @@ mod edges;
 mod people;
 
 pub use change::{
-    Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, fold, operation_row,
-    pause_key,
+    Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, concerns_edges, fold,
+    operation_row, pause_key,
 };

@@ -25,9 +25,11 @@ const COLUMNS: &[Column] = &[
     ("STATE", "/state"),
     ("DRAINED", "/drained"),
     ("IN SERVICE", "/in_service"),
+    ("READY", "/ready"),
     ("HEARTBEAT", "/heartbeat_at"),
-    ("ACKED", "/acked"),
     ("DESIRED", "/desired"),
+    ("ACTIVE", "/acked"),
+    ("WHY", "/not_ready"),
 ];
 
 /// What a cell is to hold, what is written for it, what it serves.
@@ -42,7 +44,7 @@ const CELLS: &[Column] = &[
     ("LAG", "/lag"),
     ("LAST REFUSAL", "/refusal/domain"),
     ("REVISION", "/refusal/revision"),
-    ("WHY", "/refusal/detail"),
+    ("WHY", "/why"),
 ];
 
 const REFUSALS: &[Column] = &[
@@ -82,7 +84,7 @@ The token in the line is good for an hour and for one host.")]
   headwater edge status --json | jq '.items[] | select(.lag > 0)'
 
 DESIRED is the newest change there is, LOADED the last one written on the host, ACTIVE the last one that every worker
-of the cell serves, LAG how many changes are between. A refused change is that of its domain alone: what the domain had
+of the cell serves, LAG how many changes are between, WHY what is to be seen to. A refused change is that of its domain alone: what the domain had
 before is served on.")]
     Status {
         /// Its id or name [default: every edge]

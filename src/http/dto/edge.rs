@@ -189,6 +189,12 @@ pub struct Edge {
     source: Option<String>,
     /// The version of its agent.
     agent: Option<String>,
+    /// Whether visitors may be sent to it.
+    ready: bool,
+    /// Why not.
+    not_ready: Option<String>,
+    /// Whether DNS sends visitors to it.
+    published: bool,
     /// The newest change there is.
     desired: i64,
     /// The last change that every cell with domains serves.
@@ -200,9 +206,15 @@ pub struct Edge {
     created_at: Timestamp,
 }
 
-impl From<StoredEdge> for Edge {
-    fn from(stored: StoredEdge) -> Self {
+impl Edge {
+    /// An edge, with what placement makes of it.
+    pub fn new(stored: StoredEdge, facts: &Facts) -> Self {
+        let known = facts.edges.iter().find(|edge| edge.id == stored.id);
+        let readiness = known.map(|edge| readiness(edge, facts.minimum_cells));
         Self {
+            ready: matches!(readiness, Some(Ok(()))),
+            not_ready: readiness.and_then(Result::err).map(|not| not.why),
+            published: facts.publishes(stored.id),
             id: stored.id.as_uuid(),
             name: stored.name,
             country: stored.country,
@@ -235,12 +247,6 @@ pub struct EdgeDetail {
     pub edge: Edge,
     /// How many changes it has still to take in.
     pub lag: i64,
-    /// Whether visitors may be sent to it.
-    pub ready: bool,
-    /// Why not.
-    pub not_ready: Option<String>,
-    /// Whether DNS sends visitors to it.
-    pub published: bool,
     /// Its cells, one by one.
     pub cell_states: Vec<Cell>,
     /// What it refused last and still refuses.
@@ -306,6 +312,8 @@ pub struct Cell {
     lag: i64,
     /// The newest refusal of a domain that stands on it; what the domain had before is served.
     refusal: Option<Refusal>,
+    /// What is to be seen to: why it is not ready, or else what was wrong with what it refused.
+    why: Option<String>,
     /// What its agent said of it last.
     report: Option<Value>,
 }
@@ -321,10 +329,13 @@ impl Cell {
             None => Some("nothing is known of it".to_owned()),
             Some(readiness) => readiness.err().map(|not| not.why),
         };
+        // A cell follows the whole log; what is after the newest change of edges is none of it.
+        let loaded = stored.report.as_ref().and_then(|report| report.get("loaded")?.as_i64());
         Self {
             id: format!("{}-{}", stored.edge, stored.number),
             edge: stored.edge.as_uuid(),
             ready: not_ready.is_none(),
+            why: not_ready.clone().or_else(|| refusal.as_ref().map(|refusal| refusal.detail.clone())),
             not_ready,
             edge_name: stored.edge_name,
             number: stored.number,
@@ -332,7 +343,7 @@ impl Cell {
             desired: stored.desired,
             acked: stored.acked,
             acked_at: stored.acked_at,
-            loaded: stored.report.as_ref().and_then(|report| report.get("loaded")?.as_i64()),
+            loaded: loaded.map(|loaded| loaded.min(stored.desired)),
             active: stored.acked,
             lag: stored.lag,
             refusal,

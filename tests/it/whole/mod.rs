@@ -59,11 +59,23 @@ impl Api {
 
     /// Does something that every cell and the DNS cluster must take in.
     async fn everywhere(&self, method: Method, path: &str, body: Value) {
+        let plan = self.call(method.clone(), &format!("{path}?dry_run=true"), Some(body.clone())).await;
+        assert_eq!(plan["targets"], json!(["dns-1", "fra1/0", "fra1/1"]), "{plan}");
         let operation = self.ended(&self.call(method, path, Some(body)).await).await;
         assert_eq!(operation["state"], "succeeded", "{operation}");
         assert_eq!((&operation["partial"], &operation["warnings"]), (&json!([]), &json!([])), "{operation}");
         let all = json!({"total": CELLS + 1, "active": CELLS + 1, "unreachable": 0});
         assert_eq!(operation["targets"], all, "{operation}");
+        let hops = self.get(&format!("/api/operations/{}/timeline", operation["id"].as_str().unwrap())).await;
+        let hops = hops.as_array().unwrap().iter().filter(|hop| hop["stage"] == "verified");
+        let mut verified: Vec<&str> = hops.map(|hop| hop["target"].as_str().unwrap()).collect();
+        verified.sort_unstable();
+        assert_eq!(verified, ["dns-1", "fra1/0", "fra1/1"], "{operation}");
+        let shown = self.get(&format!("{ZONE}/status")).await;
+        assert_eq!(shown["state"], "current", "{shown}");
+        for deployment in shown["deployments"].as_array().unwrap() {
+            assert_eq!(deployment["active_revision"], operation["revision"], "{deployment}");
+        }
     }
 }
 
@@ -197,6 +209,19 @@ async fn what_does_not_compile_is_refused_alone() {
     assert_eq!((&operation["state"], &operation["error"]["code"]), (&json!("failed"), &json!("rejected")));
     let why = operation["error"]["detail"].as_str().unwrap();
     assert!(why.contains("does_not_compile: a fault that a test planted"), "{why}");
+
+    let deployments = api.get(&format!("/api/domains/{REFUSED}/deployments")).await;
+    let cells: Vec<_> = deployments["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| !one["target"]["cell"].is_null())
+        .collect();
+    assert_eq!(cells.len(), CELLS, "{deployments}");
+    for cell in cells {
+        assert_eq!((&cell["state"], &cell["active_revision"]), (&json!("rejected"), &Value::Null), "{cell}");
+        assert!(cell["last_error"].as_str().unwrap().contains("a fault that a test planted"), "{cell}");
+    }
 
     api.everywhere(Method::PUT, &path, body).await;
     serving(&host, WWW).await;
