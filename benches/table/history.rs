@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const RECORDS: usize = 1_000;
 /// How often all of them change, by default and in a full run.
 const CHANGES: usize = 100;
-const CHANGES_FULL: usize = 1_000;
+const CHANGES_FULL: usize = 10_000;
 const ROUNDS: usize = 200;
 
 pub async fn run(system: &System, report: &mut Report, full: bool) -> Result<()> {

@@ -18,6 +18,7 @@ mod report;
 mod sql;
 mod stream;
 mod system;
+mod undo;
 mod wire;
 mod zone;
 
@@ -25,7 +26,7 @@ use report::Report;
 use system::System;
 
 /// The parts of the table, in the order in which they run: later ones read what earlier ones wrote.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "append",
     "put",
     "zone",
@@ -33,6 +34,7 @@ const PARTS: [&str; 12] = [
     "bulk",
     "sse",
     "history",
+    "undo",
     "rebuild",
     "edge-hit",
     "edge-change",
@@ -70,6 +72,7 @@ async fn main() -> anyhow::Result<()> {
             "bulk" => bulk::run(&system, &mut report).await?,
             "sse" => stream::run(&system, &mut report).await?,
             "history" => history::run(&system, &mut report, full).await?,
+            "undo" => undo::run(&system, &mut report).await?,
             "edge-hit" => edge::hits(&mut report).await?,
             "edge-change" => edge::changes(&system, &mut report).await?,
             "edge-purge" => edge::purges(&system, &mut report).await?,

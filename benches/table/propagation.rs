@@ -102,7 +102,8 @@ async fn sample(system: &System, domain: &str, count: usize) -> Result<Vec<Sampl
     Ok(samples)
 }
 
-async fn answered(server: SocketAddr, name: &str, address: &str) -> Result<()> {
+/// Awaits that a name server answers a name with one address.
+pub async fn answered(server: SocketAddr, name: &str, address: &str) -> Result<()> {
     let deadline = Instant::now() + ANSWER_LIMIT;
     loop {
         if let Ok(answer) = probe::dns(server, name, Rtype::A, Duration::from_secs(1)).await

@@ -45,6 +45,10 @@ impl Wire {
         };
         let head = String::from_utf8_lossy(&self.buffer[..head_end]).to_ascii_lowercase();
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        if head.lines().any(|line| line == "transfer-encoding: chunked") {
+            self.buffer.drain(..head_end);
+            return Ok((status, self.chunks().await?));
+        }
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("content-length:"))
@@ -55,6 +59,29 @@ impl Wire {
         let body = self.buffer[head_end..head_end + length].to_vec();
         self.buffer.drain(..head_end + length);
         Ok((status, body))
+    }
+
+    /// The body of an answer in chunks (RFC 9112, section 7.1); nobody sends trailers here.
+    async fn chunks(&mut self) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = loop {
+                match find(&self.buffer, b"\r\n") {
+                    Some(at) => break at,
+                    None => self.fill().await?,
+                }
+            };
+            let size = usize::from_str_radix(std::str::from_utf8(&self.buffer[..line])?, 16)?;
+            let (start, end) = (line + 2, line + 2 + size);
+            while self.buffer.len() < end + 2 {
+                self.fill().await?;
+            }
+            body.extend_from_slice(&self.buffer[start..end]);
+            self.buffer.drain(..end + 2);
+            if size == 0 {
+                return Ok(body);
+            }
+        }
     }
 
     async fn fill(&mut self) -> Result<()> {

@@ -186,10 +186,10 @@ async fn finish(
         let mut any = false;
         while let Some((at, answer)) = answers.next().await {
             let Some((claim, checksum)) = active.get_mut(at).and_then(Option::take) else { continue };
-            // Overtaken by what is newer, which is seen in its place.
+            // Overtaken by what is newer before its turn came.
             let Some(answer) = answer else { continue };
             any |= answer.is_ok();
-            if !hold.settle(claim.domain).await {
+            if !hold.settle(claim.domain, answer.is_ok()).await {
                 continue;
             }
             let (ending, stages) = match answer {

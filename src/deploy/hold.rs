@@ -1,20 +1,15 @@
 //! What a worker has in hand. What must hold: at most one batch writes a domain at a time, and at most one outcome of it
 //! is on its way into the log, the older one first.
 //!
-//! A domain that is written and asked about may be claimed again for what is newer: the newer state does not wait until
-//! the older one was seen, and once it is written too, nobody has to see the older one any more. So a name server that
-//! is slow to answer, or very busy, does not hold changes up. But a domain is never left unseen for longer than
-//! [`UNSEEN_MAX`] by that: then it is seen before anything newer of it is claimed.
+//! A domain that is written and asked about may be claimed again for what is newer, so a name server that is slow to
+//! answer, or very busy, does not hold changes up. The question that was asked first keeps its turn and may be answered by
+//! what is newer; behind it waits the one about the newest state, and those in between are never asked. So every turn tells
+//! of something, however fast changes come. Once what is newest was seen, nobody has to see anything older.
 
 use headwater_events::ids::{DomainId, Revision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::Instant;
-
-/// How long what is active of a domain may go unseen because newer states overtake it.
-const UNSEEN_MAX: Duration = Duration::from_secs(1);
 
 /// The domains that batches of one worker have in hand.
 #[derive(Debug, Default)]
@@ -38,29 +33,50 @@ struct State {
 struct Held {
     /// Who claimed it and has not written it yet.
     writing: Option<u64>,
-    /// Who asks whether a revision is answered.
-    asked: Option<(u64, Revision)>,
+    /// Who asks whether a revision, or what is newer, is answered.
+    first: Option<(u64, Revision)>,
+    /// Who asks about the newest one after that.
+    next: Option<(u64, Revision)>,
     /// Whose outcome is on its way into the log.
     settled: Option<u64>,
-    /// Since when something is active that nobody has seen.
-    unseen: Option<Instant>,
 }
 
 impl Held {
     fn is_free(&self) -> bool {
-        self.writing.is_none() && self.asked.is_none() && self.settled.is_none()
+        self.writing.is_none() && self.first.is_none() && self.next.is_none() && self.settled.is_none()
     }
 
     /// The revision above which it may be claimed again; none while it may not be claimed at all.
-    fn above(&self, now: Instant) -> Option<Revision> {
-        let (_, revision) = self.asked?;
-        let seen_soon = self.unseen.is_some_and(|since| now.duration_since(since) >= UNSEEN_MAX);
-        (self.writing.is_none() && self.settled.is_none() && !seen_soon).then_some(revision)
+    fn above(&self) -> Option<Revision> {
+        let (_, revision) = self.next.or(self.first)?;
+        (self.writing.is_none() && self.settled.is_none()).then_some(revision)
+    }
+
+    fn is_asked_by(&self, number: u64) -> bool {
+        [self.first, self.next].into_iter().flatten().any(|(of, _)| of == number)
+    }
+
+    fn asks(&mut self, number: u64, revision: Revision) {
+        let place = if self.first.is_none() { &mut self.first } else { &mut self.next };
+        *place = Some((number, revision));
+    }
+
+    /// A question was answered; whether that tells anything that is to be recorded.
+    fn answered(&mut self, number: u64, is_right: bool) -> bool {
+        let newest = self.next.or(self.first).is_some_and(|(of, _)| of == number);
+        if newest {
+            (self.first, self.next) = (None, None);
+        } else {
+            // What is wrong with an older state, the answer about the newest tells.
+            self.first = self.next.take();
+        }
+        newest || is_right
     }
 
     fn let_go(&mut self, number: u64) {
         self.writing = self.writing.filter(|of| *of != number);
-        self.asked = self.asked.filter(|(of, _)| *of != number);
+        self.next = self.next.filter(|(of, _)| *of != number);
+        self.first = self.first.filter(|(of, _)| *of != number).or_else(|| self.next.take());
         self.settled = self.settled.filter(|of| *of != number);
     }
 }
@@ -93,14 +109,10 @@ impl Holds {
 
     /// What is in hand.
     pub(super) fn in_hand(&self) -> InHand {
-        self.in_hand_at(Instant::now())
-    }
-
-    fn in_hand_at(&self, now: Instant) -> InHand {
         let state = self.state();
         let mut in_hand = InHand::default();
         for (domain, held) in &state.held {
-            match held.above(now) {
+            match held.above() {
                 Some(revision) => in_hand.asked.push((*domain, revision)),
                 None => {
                     in_hand.domains.insert(*domain);
@@ -136,14 +148,13 @@ impl Hold {
         }
     }
 
-    /// A revision of a domain is active and asked about from now on; whoever asked about an older one lets it be.
+    /// A revision of a domain is active and asked about from now on; whoever was to ask after the first lets it be.
     pub(super) fn asks(&self, domain: DomainId, revision: Revision) {
         let Some((holds, number)) = &self.holds else { return };
         let mut state = holds.state();
         if let Some(held) = state.held.get_mut(&domain).filter(|held| held.writing == Some(*number)) {
             held.writing = None;
-            held.asked = Some((*number, revision));
-            held.unseen.get_or_insert_with(Instant::now);
+            held.asks(*number, revision);
         }
         drop(state);
         holds.freed.notify_one();
@@ -154,15 +165,15 @@ impl Hold {
         let holds = self.holds.clone();
         move |domain| {
             holds.as_ref().is_none_or(|(holds, number)| {
-                let of = holds.state().held.get(&domain).and_then(|held| held.asked);
-                of.is_some_and(|(of, _)| of == *number)
+                holds.state().held.get(&domain).is_some_and(|held| held.is_asked_by(*number))
             })
         }
     }
 
-    /// What was seen of a domain is about to be recorded: it stays in hand until it is. False where a newer state has
-    /// overtaken it; then there is nothing to record. Waits while an older outcome is being recorded.
-    pub(super) async fn settle(&self, domain: DomainId) -> bool {
+    /// What was seen of a domain (whether it `is_right`) is about to be recorded: it stays in hand until it is. False
+    /// where there is nothing to record, since something newer was seen or will be. Waits while an older outcome is being
+    /// recorded.
+    pub(super) async fn settle(&self, domain: DomainId, is_right: bool) -> bool {
         let Some((holds, number)) = &self.holds else { return true };
         loop {
             let released = holds.settled.notified();
@@ -171,13 +182,12 @@ impl Hold {
             released.as_mut().enable();
             {
                 let mut state = holds.state();
-                let asked = |held: &&mut Held| held.asked.is_some_and(|(of, _)| of == *number);
+                let asked = |held: &&mut Held| held.is_asked_by(*number);
                 let Some(held) = state.held.get_mut(&domain).filter(asked) else { return false };
                 if held.settled.is_none() {
-                    held.asked = None;
-                    held.settled = Some(*number);
-                    held.unseen = None;
-                    return true;
+                    let tells = held.answered(*number, is_right);
+                    held.settled = tells.then_some(*number);
+                    return tells;
                 }
             }
             released.await;
@@ -227,6 +237,7 @@ mod tests {
 
     const ONE: Revision = Revision::new(1);
     const TWO: Revision = Revision::new(2);
+    const THREE: Revision = Revision::new(3);
 
     fn ids() -> [DomainId; 2] {
         [1, 2].map(|n| DomainId::from_uuid(Uuid::from_u128(n)))
@@ -263,18 +274,50 @@ mod tests {
         first.asks(a, ONE);
         assert_eq!(holds.in_hand(), held(&[b], &[(a, ONE)]), "what is newer of it may be claimed");
         let second = holds.take(&[a]);
-        assert!(first.asking()(a), "it is not written yet");
         assert_eq!(holds.in_hand(), held(&[a, b], &[]));
         second.asks(a, TWO);
-        assert!(!first.asking()(a) && second.asking()(a));
-        assert!(!first.settle(a).await, "overtaken: nothing is recorded");
-        // It goes unseen for long by now: the second is seen before a third is claimed.
         assert_eq!(holds.in_hand(), held(&[b], &[(a, TWO)]));
-        assert_eq!(holds.in_hand_at(Instant::now() + UNSEEN_MAX), held(&[a, b], &[]));
-        assert!(second.settle(a).await);
+        // However fast they come: the first keeps its turn, and those between it and the newest are not asked about.
+        let third = holds.take(&[a]);
+        third.asks(a, THREE);
+        assert!(first.asking()(a) && !second.asking()(a) && third.asking()(a));
+        assert!(!second.settle(a, true).await);
+        assert!(first.settle(a, true).await, "what was seen is at least this");
         assert_eq!(holds.in_hand(), held(&[a, b], &[]), "until it is recorded");
-        second.release([a]);
+        first.release([a]);
+        assert_eq!(holds.in_hand(), held(&[b], &[(a, THREE)]));
+        assert!(third.settle(a, true).await);
+        third.release([a]);
         assert_eq!(holds.in_hand(), held(&[b], &[]));
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_counts_if_nothing_newer_is_asked_about() {
+        let [a, _] = ids();
+        let holds = Arc::new(Holds::default());
+        let (first, second) = (holds.take(&[a]), holds.take(&[a]));
+        second.asks(a, TWO);
+        assert!(second.settle(a, false).await);
+        second.release([a]);
+        let second = holds.take(&[a]);
+        second.asks(a, ONE);
+        drop(first);
+        let third = holds.take(&[a]);
+        third.asks(a, TWO);
+        assert!(!second.settle(a, false).await, "the third will tell");
+        assert!(third.asking()(a));
+        drop(second);
+        assert!(third.settle(a, false).await);
+        third.release([a]);
+        assert_eq!(holds.in_hand(), held(&[], &[]));
+        // The newest was seen first: the older one has nothing to tell any more.
+        let (older, newer) = (holds.take(&[a]), holds.take(&[a]));
+        newer.asks(a, ONE);
+        drop(older);
+        let newest = holds.take(&[a]);
+        newest.asks(a, TWO);
+        assert!(newest.settle(a, true).await && !newer.asking()(a));
+        assert!(!newer.settle(a, true).await);
     }
 
     #[tokio::test]
@@ -284,10 +327,10 @@ mod tests {
         let first = holds.take(&[a]);
         first.asks(a, ONE);
         let second = holds.take(&[a]);
-        assert!(first.settle(a).await, "it was seen before the second was written");
+        assert!(first.settle(a, true).await, "it was seen before the second was written");
         second.asks(a, TWO);
         {
-            let mut waits = std::pin::pin!(second.settle(a));
+            let mut waits = std::pin::pin!(second.settle(a, true));
             assert!(futures_util::poll!(waits.as_mut()).is_pending());
             first.release([a]);
             assert!(waits.await);
