@@ -12,6 +12,7 @@ use super::permit::Order;
 use super::record::{self, Ended, Ending};
 use super::sample::{self, Asked, Sample};
 use super::sql;
+use super::stray;
 use super::target::{self, Pending};
 use super::verify::{self, Check};
 use crate::app::App;
@@ -38,8 +39,6 @@ const CHANGED_WITHIN_SECONDS: u64 = 30;
 const CHANGED_MAX_ZONES: i64 = 500;
 /// Differences that are told in an event.
 const SAMPLE_MAX_ROWS: usize = 5;
-/// Zones of others that are told.
-const FOREIGN_MAX_ZONES: i64 = 100;
 /// Deployments of one page.
 pub const PAGE_MAX_DEPLOYMENTS: i64 = 500;
 
@@ -58,6 +57,7 @@ fn rolling(zones: u32, interval: Duration) -> u64 {
 /// One round of a cluster.
 pub(super) async fn round(context: &Context) -> Result<(), DeployError> {
     let (app, cluster) = (&context.app, context.target.cluster.id);
+    stray::look(&app.pool, &context.target).await?;
     let zones = compare::count(&app.pool, &context.target).await?;
     let most = i64::try_from(rolling(zones, interval(&app.config.deploy))).unwrap_or(i64::MAX);
     let changed = sqlx::query_scalar::<_, Uuid>(sql::CHECK_CHANGED).bind(cluster.as_uuid());
@@ -303,15 +303,6 @@ pub async fn deployed(
     let after = after.map_or("", DomainName::as_str);
     let page = claim::page(control, cluster, after, PAGE_MAX_DEPLOYMENTS).await?;
     Ok(page.into_iter().map(|claim| (claim.domain, claim.name)).collect())
-}
-
-/// Zones in a target that Headwater did not write. They are reported and never touched.
-///
-/// # Errors
-/// When the target's database fails.
-pub async fn foreign_zones(target: &Target) -> Result<Vec<String>, DeployError> {
-    let query = sqlx::query_scalar(powerdns_sql::FOREIGN_ZONES).bind(FOREIGN_MAX_ZONES);
-    query.fetch_all(&target.pool).await.map_err(DeployError::target)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! `claim` what is due → `load` and render it → `target` writes it, behind the `fence` and with a
 //! `permit` → `verify` reads it back over
 //! `dns` → `record` says so in the log; `batch` is that way for many domains, `worker` drives it with what it has on `hold`. `drift` and
-//! `compare` look at whole zones, `ahead` decides about what the log does not know, `probe` tests a cluster.
+//! `compare` look at whole zones, `stray` at zones that nobody deployed, `ahead` decides about what the log does not know, `probe` tests a cluster.
 
 mod ahead;
 mod batch;
@@ -23,6 +23,7 @@ mod record;
 mod sample;
 mod spacing;
 pub mod sql;
+mod stray;
 mod target;
 mod verify;
 mod worker;
@@ -30,11 +31,12 @@ mod zone;
 
 pub use ahead::{DecideError, adopt, discard};
 pub use cluster::{ClusterRow, TARGET_MIGRATIONS, Target, clusters};
-pub use drift::{deployed, foreign_zones, rebuild_zone, verify_zone};
+pub use drift::{deployed, rebuild_zone, verify_zone};
 pub use fault::DeployError;
 pub use lease::Lease;
 pub use permit::writes_ended;
 pub use probe::{TestReport, TestStep, test_cluster};
+pub use stray::{Page, Stray, strays};
 
 use crate::app::App;
 use crate::pace;

@@ -199,6 +199,27 @@ pub(super) const DOMAIN_BY_NAME: &str = "select id from desired.domains where na
 pub(super) const AT_GENERATION: &str = "select schema, data from events where stream_id = $1 and type = $2 \
      and (convert_from(data, 'UTF8')::jsonb->>'generation')::bigint <= $3 order by revision desc, seq desc limit 1";
 
+/// $1 cluster, $2 domains: those that this log did not deploy there.
+pub(super) const NOT_DEPLOYED: &str = "select n.id from unnest($2::uuid[]) as n(id) where not exists ( \
+     select from desired.deployments d where d.cluster_id = $1 and d.domain_id = n.id)";
+
+/// $1 cluster: after which zone the walk over its zones goes on.
+pub(super) const LOOK_BEGIN: &str = "insert into target_looks as l (cluster_id) values ($1) \
+     on conflict (cluster_id) do update set after = l.after returning after";
+
+/// $1 cluster, $2 zones, $3 whether they are lost.
+pub(super) const LOOK_FOUND: &str = "insert into target_strays (cluster_id, zone, lost, seen_at) \
+     select $1, n.zone, n.lost, now() from unnest($2::text[], $3::boolean[]) as n(zone, lost) \
+     on conflict (cluster_id, zone) do update set lost = excluded.lost, seen_at = excluded.seen_at";
+
+/// $1 cluster, $2 the last zone had.
+pub(super) const LOOK_NEXT: &str = "update target_looks set after = $2 where cluster_id = $1";
+
+/// $1 cluster: the walk was whole. What it did not see is not there any more.
+pub(super) const LOOK_WALKED: &str = "with gone as (delete from target_strays s using target_looks l \
+       where s.cluster_id = $1 and l.cluster_id = $1 and s.seen_at < l.began_at) \
+     update target_looks set after = '', began_at = now() where cluster_id = $1";
+
 /// Statements on the control database.
 pub const ALL: &[&str] = &[
     CLUSTERS,
@@ -223,4 +244,9 @@ pub const ALL: &[&str] = &[
     UNREACHED,
     DOMAIN_BY_NAME,
     AT_GENERATION,
+    NOT_DEPLOYED,
+    LOOK_BEGIN,
+    LOOK_FOUND,
+    LOOK_NEXT,
+    LOOK_WALKED,
 ];

@@ -61,12 +61,21 @@ fn strong(weak: bool, tag: &str) -> Revision {
 /// # Errors
 /// 400 for a malformed header, 412 when `If-Match` does not hold.
 pub fn answer<T: Serialize>(headers: &HeaderMap, revision: Revision, body: &T) -> Result<Response, Problem> {
-    let mut response = match fresh(headers, revision)? {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => Json(body).into_response(),
-    };
+    Ok(if fresh(headers, revision)? { not_modified(revision) } else { shown(revision, body) })
+}
+
+/// Answers a GET with 304.
+pub fn not_modified(revision: Revision) -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
     set_etag(response.headers_mut(), revision);
-    Ok(response)
+    response
+}
+
+/// Answers a GET with a resource.
+pub fn shown<T: Serialize>(revision: Revision, body: &T) -> Response {
+    let mut response = Json(body).into_response();
+    set_etag(response.headers_mut(), revision);
+    response
 }
 
 /// Whether the client has this revision already.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{DomainRef, Resource, Verb};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainPatch, DomainState};
-use headwater_events::ids::{DomainId, TenantId};
+use headwater_events::ids::{DomainId, Revision, TenantId};
 use headwater_events::reject::Fault;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -22,11 +22,10 @@ use super::mutation::{Mutation, Submitted};
 use super::page::{Listing, Page, PageParams};
 use super::path::DomainPath;
 use super::query::{FromQuery, NoQuery, Pairs, Query};
-use super::{Problem, answer, conditional, page};
+use super::{Problem, answer, conditional, deployments, page};
 use crate::app::App;
 use crate::command::Command;
 use crate::query::asof::Moment;
-use crate::query::deployments;
 use crate::query::domains::{self, DomainFilter, StoredDomain};
 
 /// The routes of this file.
@@ -186,8 +185,27 @@ async fn get(
     if let Some(revision) = asof::resolve(&app, &found.state, moment).await? {
         found = asof::state(&app, &found, revision).await?.1;
     }
+    let revision = found.state.revision;
+    if unchanged(&app, &headers, found.state.id, revision).await? {
+        return Ok(conditional::not_modified(revision));
+    }
     let platform = domains::platform(&app.pool).await?;
-    conditional::answer(&headers, found.state.revision, &Domain::new(&found, &platform))
+    Ok(conditional::shown(revision, &Domain::new(&found, &platform)))
+}
+
+/// Whether the client has this revision of something that the platform has a part in, such as a serial. What the
+/// platform did since the revision changes no tag; so that a client never keeps what is no longer so, it gets it whole.
+///
+/// # Errors
+/// 400 and 412 as [`conditional::fresh`], and when the database does not answer.
+pub(super) async fn unchanged(
+    app: &App,
+    headers: &HeaderMap,
+    domain: DomainId,
+    revision: Revision,
+) -> Result<bool, Problem> {
+    Ok(conditional::fresh(headers, revision)?
+        && domains::is_newer_than_platform(&app.pool, domain, revision).await?)
 }
 
 /// Change labels, the external id or the serial's floor (merge patch).
@@ -237,7 +255,6 @@ async fn status(
 ) -> Result<Response, Problem> {
     let found = known(&app, &auth, &name).await?;
     let platform = domains::platform(&app.pool).await?;
-    let deployed = deployments::of_domain(&app.pool, found.state.id).await?;
-    let deployed = deployed.into_iter().map(Into::into).collect();
+    let deployed = deployments::everywhere(&app, found.state.id, &found.state.name).await?;
     Ok(axum::Json(DomainStatusBody::new(Domain::new(&found, &platform), deployed)).into_response())
 }

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
 use super::body::NoBody;
-use super::domains::{known, seen};
+use super::domains::{known, seen, unchanged};
 use super::dto::Receipt;
 use super::dto::rrset::{Batch, BatchChanges, PutRrset, Rrset};
 use super::mutation::Mutation;
@@ -51,8 +51,8 @@ async fn list(
     }
     let domain = stored.state.clone();
     let revision = domain.revision;
-    if conditional::fresh(&headers, revision)? {
-        return conditional::answer(&headers, revision, &());
+    if unchanged(&app, &headers, domain.id, revision).await? {
+        return Ok(conditional::not_modified(revision));
     }
     let platform = domains::platform(&app.pool).await?;
     let mut derived = rrsets::derived(&stored, &platform);
@@ -80,8 +80,8 @@ async fn list_asof(
     headers: HeaderMap,
     wanted: Listing<Moment, (String, i32)>,
 ) -> Result<Response, Problem> {
-    if conditional::fresh(&headers, revision)? {
-        return conditional::answer(&headers, revision, &());
+    if unchanged(&app, &headers, stored.state.id, revision).await? {
+        return Ok(conditional::not_modified(revision));
     }
     let platform = domains::platform(&app.pool).await?;
     let (state, was) = asof::state(&app, &stored, revision).await?;
@@ -190,9 +190,17 @@ async fn get(
     }
     let missing = || Problem::not_found(format!("RRset {owner} {rrtype} of {}", at.domain));
     let found = found.ok_or_else(missing)?;
-    let newest = past.unwrap_or(domain.revision);
-    let revision = found.changed.as_ref().map_or(newest, |changed| changed.revision);
-    conditional::answer(&headers, revision, &Rrset::from(found))
+    if let Some(changed) = &found.changed {
+        let revision = changed.revision;
+        return conditional::answer(&headers, revision, &Rrset::from(found));
+    }
+    let revision = past.unwrap_or(domain.revision);
+    let unchanged = unchanged(&app, &headers, domain.id, revision).await?;
+    Ok(if unchanged {
+        conditional::not_modified(revision)
+    } else {
+        conditional::shown(revision, &Rrset::from(found))
+    })
 }
 
 /// Put an RRset, whole.

@@ -5,7 +5,6 @@ use axum::extract::State;
 use headwater_events::actor::{Resource, Verb};
 use headwater_events::ids::Position;
 use serde::Serialize;
-use std::time::Duration;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -14,22 +13,17 @@ use super::Problem;
 use super::auth::Authenticated;
 use super::query::{NoQuery, Query};
 use crate::app::App;
-use crate::deploy::{self, Target};
 use crate::placement;
 use crate::query::edges::{self, StaleEdge};
-use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, TargetStatus};
+use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, StrayZones, TargetStatus};
 use crate::rebuild::{self, Standing};
 
-/// How long one target may take to say which zones it holds.
-const FOREIGN_LIMIT: Duration = Duration::from_secs(2);
 /// How long a deployment may wait before it counts as wrong, in seconds.
 const WAIT_MAX_SECONDS: i64 = 30;
 /// How long work on whole projections may be open before it is told.
 const BULK_WAIT_MAX_SECONDS: i64 = 300;
 /// How far a projection may be behind before it counts as wrong, in events.
 const LAG_MAX_EVENTS: i64 = 1_000;
-/// Foreign zones that are named, at most.
-const FOREIGN_MAX_COUNT: usize = 20;
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -51,8 +45,11 @@ struct Status {
     targets: Vec<TargetStatus>,
     /// Deployments that do not come along.
     failing: Vec<FailingDeployment>,
-    /// Zones on targets that this log does not own; they are never deleted.
-    foreign_zones: Vec<ForeignZones>,
+    /// Zones on targets that somebody else wrote; they are never touched.
+    foreign_zones: Vec<StrayZones>,
+    /// Zones that Headwater wrote for domains that this log does not have, as after a restore. They are served as they
+    /// were, and never touched.
+    lost_zones: Vec<StrayZones>,
     /// Where the projections stand.
     #[schema(value_type = Vec<Object>)]
     projections: Vec<Standing>,
@@ -64,17 +61,6 @@ struct Status {
     edges: Vec<StaleEdge>,
     /// Why DNS may send visitors to edges that are not ready, or to none.
     placement: Vec<String>,
-}
-
-/// Zones on a target that this log does not own.
-#[derive(Debug, Serialize, ToSchema)]
-struct ForeignZones {
-    /// The target's name.
-    target: String,
-    /// How many.
-    count: usize,
-    /// The first of them.
-    zones: Vec<String>,
 }
 
 /// What is wrong now.
@@ -93,14 +79,14 @@ async fn get(
         head: meta.head,
         targets: status::targets(&app.pool).await?,
         failing: status::failing(&app.pool).await?,
-        foreign_zones: Vec::new(),
+        foreign_zones: status::strays(&app.pool, false).await?,
+        lost_zones: status::strays(&app.pool, true).await?,
         projections: rebuild::list(&app.pool).await?,
         lanes: status::lanes(&app.pool).await?,
         paused: status::pauses(&app.pool).await?,
         edges: edges::stale(&app.pool).await?,
         placement: placed(&app).await?,
     };
-    status.foreign_zones = foreign(&app, &status.targets).await?;
     status.problems = problems(&status);
     status.ok = status.problems.is_empty();
     Ok(Json(status))
@@ -109,25 +95,6 @@ async fn get(
 async fn placed(app: &App) -> Result<Vec<String>, Problem> {
     let facts = placement::load(&app.pool).await?;
     Ok(placement::alarms(&facts, app.config.sites.platform_zone.as_ref()))
-}
-
-async fn foreign(app: &App, targets: &[TargetStatus]) -> Result<Vec<ForeignZones>, Problem> {
-    let known = deploy::clusters(&app.pool).await.map_err(|error| Problem::unavailable(error.to_string()))?;
-    let mut found = Vec::new();
-    let reachable = |id| targets.iter().any(|target| target.id == id && target.in_service);
-    for cluster in known.into_iter().filter(|cluster| reachable(cluster.id.as_uuid())) {
-        let name = cluster.name.clone();
-        let Ok(target) = Target::open(cluster) else { continue };
-        // A target that does not answer in time is told by its own row.
-        if let Ok(Ok(mut zones)) = tokio::time::timeout(FOREIGN_LIMIT, deploy::foreign_zones(&target)).await
-            && !zones.is_empty()
-        {
-            let count = zones.len();
-            zones.truncate(FOREIGN_MAX_COUNT);
-            found.push(ForeignZones { target: name, count, zones });
-        }
-    }
-    Ok(found)
 }
 
 fn problems(status: &Status) -> Vec<String> {
@@ -169,7 +136,16 @@ fn problems(status: &Status) -> Vec<String> {
         ));
     }
     for zones in &status.foreign_zones {
-        problems.push(format!("{} holds {} zones that are not of this log", zones.target, zones.count));
+        problems.push(format!("{} holds {} zones that somebody else wrote", zones.target, zones.count));
+    }
+    for zones in &status.lost_zones {
+        problems.push(format!(
+            "{} serves {} zones of domains that this log does not have ({}): create each domain again, then adopt it to \
+             go on above what is served, or discard it",
+            zones.target,
+            zones.count,
+            zones.zones.join(", ")
+        ));
     }
     for projection in &status.projections {
         if projection.state != "live" || projection.lag > LAG_MAX_EVENTS {
@@ -229,6 +205,7 @@ mod tests {
             placement: Vec::new(),
             failing: Vec::new(),
             foreign_zones: Vec::new(),
+            lost_zones: Vec::new(),
             projections: Vec::new(),
             lanes: vec![LaneStatus { lane: lane.into(), open: 3, oldest_seconds }],
             paused: Vec::new(),

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::asof::{self, MomentParams};
 use super::auth::Authenticated;
-use super::domains::known;
+use super::domains::{known, unchanged};
 use super::dto::rrset::Rrset;
 use super::path::DomainPath;
 use super::query::Query;
@@ -64,8 +64,8 @@ async fn export(
     let held = known(&app, &auth, &name).await?;
     let past = asof::resolve(&app, &held.state, moment).await?;
     let revision = past.unwrap_or(held.state.revision);
-    if conditional::fresh(&headers, revision)? {
-        return conditional::answer(&headers, revision, &());
+    if unchanged(&app, &headers, held.state.id, revision).await? {
+        return Ok(conditional::not_modified(revision));
     }
     let json = page::accepts(&headers, "application/json") && !page::accepts(&headers, "text/dns");
     let (form, media) =

@@ -5,7 +5,7 @@ use headwater_events::dns::DomainName;
 use headwater_events::domain::DomainState;
 use headwater_events::edge::Endpoints;
 use headwater_events::event::{DnsIdentity, Labels};
-use headwater_events::ids::TenantId;
+use headwater_events::ids::{DomainId, Revision, StreamRef, TenantId};
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
@@ -109,6 +109,19 @@ pub async fn platform(pool: &PgPool) -> Result<Platform, sqlx::Error> {
         identity: identity.map(|Json(identity)| identity),
         endpoints: row.try_get::<Option<Json<Endpoints>>, _>(3)?.map(|Json(endpoints)| endpoints),
     })
+}
+
+/// Whether nothing of the platform was changed since a revision of a domain.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn is_newer_than_platform(
+    pool: &PgPool,
+    domain: DomainId,
+    revision: Revision,
+) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query_scalar(sql::NEWER_THAN_PLATFORM).bind(domain.as_uuid()).bind(revision.get());
+    query.bind(StreamRef::PLATFORM.id).fetch_one(pool).await
 }
 
 /// Whether the database answers at all.

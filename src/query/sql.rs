@@ -75,6 +75,11 @@ pub(super) const DOMAINS: &str = concat!(
      and ($6::text is null or position($6 in d.name) > 0) order by d.name limit $7"
 );
 
+/// $1 domain, $2 its revision, $3 the platform's stream: whether the revision came after everything of the platform.
+pub(super) const NEWER_THAN_PLATFORM: &str = "select coalesce( \
+     (select position from events where stream_id = $1 and revision = $2 order by seq desc limit 1) > \
+     (select position from events where stream_id = $3 order by revision desc, seq desc limit 1), true)";
+
 /// The platform's own tenant, its generation and its DNS identity.
 pub(super) const PLATFORM: &str = "select tenant_id, generation, identity, endpoints from desired.platform";
 
@@ -249,6 +254,16 @@ pub(super) const FAILING: &str = "select o.name, c.name, d.state, d.attempts, \
      from desired.deployments d join desired.domains o on o.id = d.domain_id join desired.clusters c on c.id = d.cluster_id \
      where d.state in ('failed', 'rejected', 'ahead') order by d.attempts desc, o.name limit $1";
 
+/// $1 whether lost ones or those of others, $2 how many are named: the zones of each cluster that nothing accounts for.
+pub(super) const STRAYS: &str = "select c.name, count(*), (array_agg(s.zone order by s.zone collate \"C\"))[1:$2] \
+     from target_strays s join desired.clusters c on c.id = s.cluster_id where s.lost = $1 group by c.id, c.name order by c.name";
+
+/// $1 domain: what edges get of it, and how far each cell whose word counts has come with that.
+pub(super) const CELLS_OF_DOMAIN: &str = "select c.edge_id, c.cell, c.name, c.in_service, c.acked >= d.sequence, \
+       c.refused_revision >= d.revision, c.refused_why, d.revision, d.removed, d.checksum, d.fault, e.at, a.at \
+     from edge.domains d cross join lateral edge.cells(d.domain_id) c join events e on e.position = d.sequence \
+     left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.cell where d.domain_id = $1 order by c.edge_id, c.cell";
+
 /// Lanes with operations that have not ended.
 pub(super) const LANES: &str = "select lane, count(*), \
      coalesce(extract(epoch from now() - min(created_at)), 0)::bigint from operations.operations \
@@ -262,9 +277,12 @@ pub const ALL: &[&str] = &[
     FAILING,
     LANES,
     PAUSES,
+    CELLS_OF_DOMAIN,
+    STRAYS,
     DOMAIN,
     DOMAINS,
     PLATFORM,
+    NEWER_THAN_PLATFORM,
     RRSET,
     RRSETS,
     ZONE,

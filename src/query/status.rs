@@ -12,6 +12,9 @@ use super::{at, maybe_at, sql};
 /// Failing deployments that are listed, at most.
 pub const FAILING_MAX_COUNT: i64 = 50;
 
+/// Stray zones of a target that are named, at most.
+const STRAYS_MAX_COUNT: i32 = 20;
+
 /// A target and what waits for it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct TargetStatus {
@@ -56,6 +59,17 @@ pub struct FailingDeployment {
     pub last_error: Option<String>,
 }
 
+/// Zones on a target that no deployment of this log accounts for.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct StrayZones {
+    /// The target's name.
+    pub target: String,
+    /// How many.
+    pub count: i64,
+    /// The first of them.
+    pub zones: Vec<String>,
+}
+
 /// A lane of operations.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct LaneStatus {
@@ -79,6 +93,18 @@ pub struct PauseStatus {
     /// Since when.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
+}
+
+/// By target, the zones that no deployment accounts for: those that Headwater wrote (`lost`), or those of others.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn strays(pool: &PgPool, lost: bool) -> Result<Vec<StrayZones>, sqlx::Error> {
+    let rows = sqlx::query(sql::STRAYS).bind(lost).bind(STRAYS_MAX_COUNT).fetch_all(pool).await?;
+    let read = |row: sqlx::postgres::PgRow| {
+        Ok(StrayZones { target: row.try_get(0)?, count: row.try_get(1)?, zones: row.try_get(2)? })
+    };
+    rows.into_iter().map(read).collect()
 }
 
 /// Every target.

@@ -77,6 +77,8 @@ pub enum Kind {
     Changed,
     /// The target holds what this log does not know; `live` says what.
     Ahead,
+    /// A target serves a zone for a domain that the log does not have.
+    Lost,
     /// It was to be undone, and stays as it is.
     Kept,
 }
@@ -142,6 +144,9 @@ impl std::fmt::Display for Difference {
                     write!(f, "{comma}{name} is {found}, the log says {value}")?;
                 }
                 Ok(())
+            }
+            (Kind::Lost, ..) => {
+                write!(f, "lost: {}: create the domain again, then adopt it or discard it", shown(live))
             }
             (Kind::Kept, ..) => write!(f, "kept: {}", shown(expected)),
             (Kind::Changed, ..) => write!(f, "{}, the log says {}", shown(live), shown(expected)),
@@ -232,9 +237,7 @@ pub async fn run(
     keep: &impl Keep,
 ) -> Result<Vec<Difference>, RebuildError> {
     match (projection, intent) {
-        (Projection::Powerdns, _) => {
-            powerdns::walk(app, intent, domain, watch, keep).await.map(|()| Vec::new())
-        }
+        (Projection::Powerdns, _) => powerdns::walk(app, intent, domain, watch, keep).await,
         (Projection::Desired, Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
         (Projection::Desired, Intent::Rebuild) => {
             let found = or_gone(projection, desired::verify(&app.pool, domain, &mut *watch).await)?;

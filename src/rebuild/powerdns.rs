@@ -4,7 +4,7 @@
 
 use super::{Difference, Keep, Kind, Phase, Progress, RebuildError, Watch, sql};
 use crate::app::App;
-use crate::deploy::{Target, clusters, deployed, rebuild_zone, verify_zone};
+use crate::deploy::{Target, clusters, deployed, rebuild_zone, strays, verify_zone};
 use futures_util::future::try_join_all;
 use headwater_events::dns::DomainName;
 use headwater_events::ids::DomainId;
@@ -12,6 +12,9 @@ use headwater_projections::powerdns::{Difference as Row, Row as ZoneRow};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
+
+/// Lost zones of a cluster that are told.
+const LOST_MAX_ZONES: usize = 1_000;
 
 /// What is done with each zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +25,8 @@ pub enum Intent {
     Rebuild,
 }
 
-/// Walks over every deployed zone, or that of one domain, from where an earlier walk ended. Tells `keep` what differed.
+/// Walks over every deployed zone, or that of one domain, from where an earlier walk ended. Tells `keep` what differed,
+/// and gives what a comparison of all of them found beside them.
 ///
 /// # Errors
 /// When a database fails, or a target holds what this log does not know; zones before it are done.
@@ -32,7 +36,7 @@ pub async fn walk(
     domain: Option<&DomainName>,
     watch: Watch<'_>,
     keep: &impl Keep,
-) -> Result<(), RebuildError> {
+) -> Result<Vec<Difference>, RebuildError> {
     let phase = if intent == Intent::Verify { Phase::Compare } else { Phase::Switch };
     let targets = clusters(&app.pool).await?.into_iter().filter(|cluster| cluster.enabled);
     let targets = targets.map(Target::open).collect::<Result<Vec<_>, _>>()?;
@@ -60,7 +64,30 @@ pub async fn walk(
     try_join_all(walks).await?;
     let (done, watch) = walked.into_inner().unwrap_or_else(PoisonError::into_inner);
     watch(Progress { phase, done, total });
-    Ok(())
+    let mut lost = Vec::new();
+    if intent == Intent::Verify && one.is_none() {
+        for target in &targets {
+            lost.extend(lost_zones(app, target).await?);
+        }
+    }
+    Ok(lost)
+}
+
+/// Zones that a cluster serves for domains that the log does not have; they stand beside every deployment.
+async fn lost_zones(app: &App, target: &Target) -> Result<Vec<Difference>, RebuildError> {
+    let table = format!("powerdns of {}", target.cluster.name);
+    let (mut lost, mut after) = (Vec::new(), Some(String::new()));
+    while let Some(zone) = after {
+        let page = strays(&app.pool, target, &zone).await?;
+        let live = json!("it is served, and the log has no such domain");
+        let told = page.strays.into_iter().filter(|stray| stray.lost).map(|stray| {
+            let row = Difference::of_row(table.clone(), json!([stray.zone]), live.clone(), Value::Null);
+            Difference { kind: Kind::Lost, ..row }
+        });
+        lost.extend(told.take(LOST_MAX_ZONES.saturating_sub(lost.len())));
+        after = page.next;
+    }
+    Ok(lost)
 }
 
 async fn walk_cluster(

@@ -243,3 +243,27 @@ async fn a_key_replays_its_answer() {
     refused.expect_problem(409, "idempotency_conflict");
     assert_eq!(api.head().await, head);
 }
+
+#[tokio::test]
+async fn a_tag_is_not_enough_where_the_platform_changed() {
+    let api = with_zone().await;
+    let www = &format!("{ZONE}/rrsets/www/A");
+    let body = json!({"ttl": 300, "records": ["192.0.2.1"]});
+    api.call(Method::PUT, www, body.clone()).await.expect(202);
+    let parts = ["", "/zone", "/rrsets", "/rrsets/@/SOA"].map(|part| format!("{ZONE}{part}"));
+    let asked = async |tag: &'static str, expected: u16| {
+        for part in &parts {
+            let answer = api.send(&api.admin, Method::GET, part, None, &[("If-None-Match", tag)]).await;
+            assert_eq!(answer.expect(expected).header("etag"), tag, "{part}");
+        }
+    };
+    asked("\"2\"", 304).await;
+    // The serial of every zone rises with the platform, and no domain has a new revision.
+    api.identify(|identity| identity.refresh += 1).await;
+    asked("\"2\"", 200).await;
+    let own = api.send(&api.admin, Method::GET, www, None, &[("If-None-Match", "\"2\"")]).await;
+    own.expect(304);
+    let other = json!({"ttl": 600, "records": ["192.0.2.1"]});
+    api.call(Method::PUT, www, other).await.expect(202);
+    asked("\"3\"", 304).await;
+}

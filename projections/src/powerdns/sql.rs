@@ -157,10 +157,10 @@ pub const EXTRAS_OF_ZONE: &str = "select t.what from ( \
 pub const RECORDS_INSERT: &str = "insert into records (domain_id, name, type, content, ttl, auth, ordername) \
      select * from unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::text[])";
 
-/// $1 how many: zones that no row of the ledger accounts for. They are somebody else's.
-pub const FOREIGN_ZONES: &str = "select d.name from domains d \
-     where not exists (select from hw_zones z where z.name = d.name and (z.present or z.released)) \
-     order by d.name limit $1";
+/// $1 the last zone had, $2 how many: the next zones, and the domain that each was written for. One without was written
+/// by somebody else.
+pub const ZONES_PAGE: &str = "select d.name, case when z.present or z.released then z.domain_id end \
+     from domains d left join hw_zones z on z.name = d.name where d.name > $1 order by d.name limit $2";
 
 /// Whether this role can do what deployment needs.
 pub const RIGHTS: &str = "select bool_and(has_table_privilege(t, 'select, insert, update, delete')) \
@@ -191,6 +191,6 @@ pub const ALL_TARGET: &[&str] = &[
     COMMENTS_CLEAR,
     EXTRAS_OF_ZONE,
     RECORDS_INSERT,
-    FOREIGN_ZONES,
+    ZONES_PAGE,
     RIGHTS,
 ];

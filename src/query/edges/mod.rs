@@ -128,6 +128,9 @@ fn stored(row: &PgRow) -> Result<StoredEdge, sqlx::Error> {
             cloned_at: maybe_at(row, 13)?,
         }),
     };
+    let desired: i64 = row.try_get(22)?;
+    // It follows the whole log; what is after the newest change of edges is none of it.
+    let acked = row.try_get::<Option<i64>, _>(21)?.map(|acked| acked.min(desired));
     Ok(StoredEdge {
         id: EdgeId::from_uuid(row.try_get(0)?),
         name: row.try_get(1)?,
@@ -146,8 +149,8 @@ fn stored(row: &PgRow) -> Result<StoredEdge, sqlx::Error> {
         agent: row.try_get(18)?,
         in_service: row.try_get(19)?,
         awaits_registration: row.try_get(20)?,
-        acked: row.try_get(21)?,
-        desired: row.try_get(22)?,
+        acked,
+        desired,
         addresses: row.try_get(23)?,
     })
 }
@@ -202,18 +205,18 @@ pub async fn cells(
 
 fn stored_cell(row: &PgRow) -> Result<StoredCell, sqlx::Error> {
     let (epoch, now): (Option<i64>, i64) = (row.try_get(4)?, row.try_get(9)?);
-    let acked: Option<i64> = row.try_get(5)?;
+    let (acked, desired): (Option<i64>, i64) = (row.try_get(5)?, row.try_get(10)?);
     Ok(StoredCell {
         edge: EdgeId::from_uuid(row.try_get(0)?),
         edge_name: row.try_get(1)?,
         number: row.try_get(2)?,
         drained: row.try_get(3)?,
         // What was acknowledged before a restore says nothing about the changes of now.
-        acked: acked.map(|acked| if epoch == Some(now) { acked } else { 0 }),
+        acked: acked.map(|acked| if epoch == Some(now) { acked.min(desired) } else { 0 }),
         acked_at: maybe_at(row, 6)?,
         report: row.try_get::<Option<Json<Value>>, _>(7)?.map(|Json(report)| report),
         in_service: row.try_get(8)?,
-        desired: row.try_get(10)?,
+        desired,
         lag: row.try_get(11)?,
     })
 }

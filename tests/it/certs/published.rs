@@ -2,42 +2,23 @@
 
 use headwater::edge::{forget, signing};
 use headwater::operation::project::{self, Stepped};
-use headwater::rebuild::{self, Difference, Intent, Keep, RebuildError};
+use headwater::rebuild::Intent;
 use headwater_edge_wire::artifact::{Artifact, ArtifactBudget};
-use headwater_events::dns::DomainName;
 use headwater_events::event::Projection;
-use headwater_events::ids::ClusterId;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Executor;
 
 use super::api::with_zone;
 use super::mint::Ca;
-use crate::support::TestApi;
+use crate::support::{TestApi, projection};
 
 const ZONE: &str = "/api/domains/example.test";
 const CUSTOM: &str = "/api/domains/example.test/tls/custom-certificate";
 
-/// What keeps the place of a walk over targets; these have none.
-struct Whole;
-
-impl Keep for Whole {
-    async fn before(&self, _: ClusterId) -> Option<(DomainName, i64)> {
-        None
-    }
-
-    async fn done(&self, _: ClusterId, _: &DomainName, _: Vec<Difference>) -> Result<(), RebuildError> {
-        Ok(())
-    }
-}
-
 async fn follow(api: &TestApi) {
     let (edge, head) = (signing::projection(&api.app).await, api.head().await);
     while !matches!(project::step(&api.app, &edge).await.unwrap(), Stepped::AtHead(at) if at >= head) {}
-}
-
-async fn work(api: &TestApi, projection: Projection, intent: Intent) -> Vec<Difference> {
-    rebuild::run(&api.app, projection, intent, None, &mut |_| {}, &Whole).await.unwrap()
 }
 
 async fn host(api: &TestApi, method: Method, name: &str) {
@@ -99,9 +80,9 @@ async fn names_that_no_proxied_name_needs_are_not_published() {
 
     let before = (published(&api).await, api.get(&format!("{ZONE}/tls")).await.text);
     for projection in [Projection::Desired, Projection::Edge] {
-        assert_eq!(work(&api, projection, Intent::Verify).await, []);
-        work(&api, projection, Intent::Rebuild).await;
-        assert_eq!(work(&api, projection, Intent::Verify).await, []);
+        assert_eq!(projection::run(&api.app, projection, Intent::Verify).await, []);
+        projection::run(&api.app, projection, Intent::Rebuild).await;
+        assert_eq!(projection::run(&api.app, projection, Intent::Verify).await, []);
     }
     assert_eq!((published(&api).await, api.get(&format!("{ZONE}/tls")).await.text), before);
     for (spoil, projection) in [
@@ -109,9 +90,9 @@ async fn names_that_no_proxied_name_needs_are_not_published() {
         ("update edge.domains set keys = '[]'", Projection::Edge),
     ] {
         api.app.pool.execute(spoil).await.unwrap();
-        assert!(!work(&api, projection, Intent::Verify).await.is_empty(), "{spoil}");
-        work(&api, projection, Intent::Rebuild).await;
-        assert_eq!(work(&api, projection, Intent::Verify).await, [], "{spoil}");
+        assert!(!projection::run(&api.app, projection, Intent::Verify).await.is_empty(), "{spoil}");
+        projection::run(&api.app, projection, Intent::Rebuild).await;
+        assert_eq!(projection::run(&api.app, projection, Intent::Verify).await, [], "{spoil}");
     }
     api.call(Method::DELETE, CUSTOM, Value::Null).await.expect(202);
     follow(&api).await;

@@ -2,15 +2,17 @@
 //! and stays so, a restored log that takes answers back.
 
 use headwater::command::Meta;
-use headwater::deploy::{Target, adopt, clusters, discard, foreign_zones, rebuild_zone, verify_zone};
+use headwater::deploy::{Stray, Target, adopt, clusters, discard, rebuild_zone, strays, verify_zone};
+use headwater::rebuild::{Intent, Kind};
 use headwater_events::actor::Caller;
 use headwater_events::dns::RrType;
 use headwater_events::domain::DomainCommand;
+use headwater_events::event::Projection;
 use headwater_projections::powerdns::Difference;
 use sqlx::postgres::PgPool;
 
 use super::lab::{Lab, copy, domain};
-use crate::support::eventually;
+use crate::support::{eventually, projection};
 
 const ZONE: &str = "example.com";
 
@@ -179,7 +181,8 @@ async fn what_is_changed_by_hand_is_found_and_mended() {
 
     // Held in a transaction until it was seen, or the check might be faster.
     execute(&pool, "insert into domains (name, type) values ('foreign.example', 'NATIVE')").await;
-    assert_eq!(foreign_zones(&target).await.unwrap(), ["foreign.example"]);
+    let found = strays(&lab.app.pool, &target, "").await.unwrap().strays;
+    assert_eq!(found, [Stray { zone: "foreign.example".into(), lost: false }]);
     execute(&pool, "update records set content = '192.0.2.66' where type = 'A'").await;
     lab.told(ZONE, "deployment.drift_mended").await;
     let differences = || async { verify_zone(&lab.app.pool, &target, id).await.unwrap() };
@@ -227,6 +230,9 @@ async fn a_restored_log_takes_no_answer_back() {
     lab.stop().await;
     let restored = copy(&url).await;
     lab.start_on(&url).await;
+    lab.create("four.example").await;
+    lab.put("four.example", "www", RrType::A, &["192.0.2.4"]).await;
+    lab.current("four.example").await;
     for zone in ["one.example", "two.example"] {
         lab.put(zone, "www", RrType::A, &["192.0.2.2"]).await;
         lab.put(zone, "lost", RrType::A, &["192.0.2.3"]).await;
@@ -247,6 +253,7 @@ async fn a_restored_log_takes_no_answer_back() {
             format!("NOERROR\nanswer www.{zone}. A 192.0.2.2")
         );
     }
+    a_lost_zone_is_told_and_taken_up_again(&lab).await;
     // What both know goes on as if nothing had been.
     lab.put("three.example", "www", RrType::A, &["192.0.2.9"]).await;
     lab.current("three.example").await;
@@ -267,4 +274,32 @@ async fn a_restored_log_takes_no_answer_back() {
         );
         assert_eq!(lab.dig(0, &format!("lost.{zone}"), "A"), "NXDOMAIN");
     }
+}
+
+/// `four.example` is served, and the restored log has never heard of it.
+async fn a_lost_zone_is_told_and_taken_up_again(lab: &Lab) {
+    let told = async || {
+        let found = headwater::query::status::strays(&lab.app.pool, true).await.unwrap();
+        found.into_iter().flat_map(|found| found.zones).collect::<Vec<String>>()
+    };
+    let _lost = eventually("the lost zone is told", &told, |zones| zones == &["four.example"]).await;
+    let verified = projection::run(&lab.app, Projection::Powerdns, Intent::Verify).await;
+    let lost = verified.iter().filter(|difference| difference.kind == Kind::Lost);
+    let shown: Vec<String> = lost.map(ToString::to_string).collect();
+    assert!(shown.len() == 1 && shown[0].contains(r#"["four.example"]: lost: it is served"#), "{shown:?}");
+    assert_eq!(lab.dig(0, "www.four.example", "A"), "NOERROR\nanswer www.four.example. A 192.0.2.4");
+
+    let serial =
+        |lab: &Lab| lab.dig(0, "four.example", "SOA").split(' ').nth(5).unwrap().parse::<u32>().unwrap();
+    let before = serial(lab);
+    lab.create("four.example").await;
+    lab.told("four.example", "deployment.ahead").await;
+    assert_eq!(lab.dig(0, "www.four.example", "A"), "NOERROR\nanswer www.four.example. A 192.0.2.4");
+    let target = Target::open(clusters(&lab.app.pool).await.unwrap().remove(0)).unwrap();
+    adopt(&lab.app, &target, &domain("four.example"), Caller::system(), Meta::internal()).await.unwrap();
+    lab.put("four.example", "www", RrType::A, &["192.0.2.5"]).await;
+    lab.current("four.example").await;
+    assert_eq!(lab.dig(0, "www.four.example", "A"), "NOERROR\nanswer www.four.example. A 192.0.2.5");
+    assert!(serial(lab) > before);
+    let _none = eventually("nothing is lost any more", &told, Vec::is_empty).await;
 }

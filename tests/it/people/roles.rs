@@ -10,7 +10,7 @@ use super::{Browser, person, sessions::stream};
 use crate::support::TestApi;
 
 /// Longest wait for an event of a stream.
-const EVENT_WAIT: std::time::Duration = std::time::Duration::from_secs(20);
+const EVENT_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn write(name: &str) -> (Method, String, Value) {
     let www = json!({"ttl": 60, "records": ["192.0.2.1"]});

@@ -1,29 +1,15 @@
 //! What is answered: while edges come, go, fall silent and come back; whether it is rendered whole or change by change.
 
-use headwater::rebuild::{self, Difference, Intent, Keep, RebuildError};
-use headwater_events::dns::DomainName;
+use headwater::rebuild::Intent;
 use headwater_events::dns::RrType;
 use headwater_events::domain::DomainCommand;
 use headwater_events::edge::{EdgeCommand, EdgePatch};
 use headwater_events::event::Projection;
-use headwater_events::ids::{ClusterId, DomainId};
+use headwater_events::ids::DomainId;
 use sqlx::Executor;
 
 use super::{Placed, TARGET, ZONE};
-use crate::support::eventually;
-
-/// Nothing is kept of a comparison.
-struct Whole;
-
-impl Keep for Whole {
-    async fn before(&self, _: ClusterId) -> Option<(DomainName, i64)> {
-        None
-    }
-
-    async fn done(&self, _: ClusterId, _: &DomainName, _: Vec<Difference>) -> Result<(), RebuildError> {
-        Ok(())
-    }
-}
+use crate::support::{eventually, projection};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_lead_to_the_edges_that_are_ready() {
@@ -71,9 +57,7 @@ async fn names_lead_to_the_edges_that_are_ready() {
     let kept: Vec<u8> = sum().await;
     target.execute("update hw_zones set checksum = decode(repeat('00', 32), 'hex')").await.unwrap();
     eventually("it is summed up anew, and the same", sum, |sum| *sum == kept).await;
-    let mut watch = |_| {};
-    let compared = rebuild::run(&lab.app, Projection::Desired, Intent::Verify, None, &mut watch, &Whole);
-    assert_eq!(compared.await.unwrap().len(), 0);
+    assert_eq!(projection::run(&lab.app, Projection::Desired, Intent::Verify).await, []);
 }
 
 async fn zone_id(placed: &Placed) -> DomainId {

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use headwater::config::Config;
 use headwater::operation::project::{self, Stepped};
-use headwater::rebuild::{self, Difference, Intent, Keep, RebuildError};
+use headwater::rebuild::Intent;
 use headwater_edge_wire::artifact::{Artifact, ArtifactBudget};
 use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::secret::SecretArray;
 use headwater_edge_wire::sign::{Context, Signature, SigningKey};
 use headwater_events::actor::Caller;
-use headwater_events::dns::DomainName;
+
 use headwater_events::domain::{CachePatch, DomainCommand};
 use headwater_events::event::Projection;
-use headwater_events::ids::{ClusterId, Position};
+use headwater_events::ids::Position;
 use headwater_projections::edge::{Edge, NoKey, Sign};
 use sqlx::postgres::PgPool;
 use tokio::sync::watch;
 
 use super::{host, on, purge, unhost};
+use crate::support::projection;
 use crate::support::world::{Runs, World, put};
 
 struct Key(SigningKey);
@@ -79,27 +80,12 @@ async fn submit(world: &World, command: headwater::command::Command) -> i64 {
     outcome.position.map_or(0, |position| position.get())
 }
 
-/// What keeps the place of a walk over targets; a rebuild of `edge` is none.
-struct Whole;
-
-impl Keep for Whole {
-    async fn before(&self, _: ClusterId) -> Option<(DomainName, i64)> {
-        None
-    }
-
-    async fn done(&self, _: ClusterId, _: &DomainName, _: Vec<Difference>) -> Result<(), RebuildError> {
-        Ok(())
-    }
-}
-
 async fn rebuild(world: &World) {
-    rebuild::run(&world.app, Projection::Edge, Intent::Rebuild, None, &mut |_| {}, &Whole).await.unwrap();
+    let _found = projection::run(&world.app, Projection::Edge, Intent::Rebuild).await;
 }
 
 async fn differences(world: &World) -> usize {
-    let mut watch = |_| {};
-    let verify = rebuild::run(&world.app, Projection::Edge, Intent::Verify, None, &mut watch, &Whole);
-    verify.await.unwrap().len()
+    projection::run(&world.app, Projection::Edge, Intent::Verify).await.len()
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use headwater::store::{Committer, pool};
 use headwater::{cli, serve, token};
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
+use headwater_events::event::DnsIdentity;
 use headwater_events::ids::{Position, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use reqwest::{Client, Method, Response, StatusCode};
@@ -169,9 +170,15 @@ impl TestApi {
         let tenant = TenantId::from_uuid(Uuid::now_v7());
         self.submit(AdminCommand::InitializePlatform { tenant }, Aside::Nothing).await;
         self.tenant_with(tenant, "platform").await;
-        let identity = cli::init::identity(&self.app.config).unwrap();
-        self.submit(AdminCommand::SetDnsIdentity(identity), Aside::Nothing).await;
+        self.identify(|_| {}).await;
         self.admin = self.user("admin@example.test", true, &[]).await.1;
+    }
+
+    /// Sets the platform's DNS identity: that of the configuration, changed.
+    pub async fn identify(&self, change: impl FnOnce(&mut DnsIdentity)) {
+        let mut identity = cli::init::identity(&self.app.config).unwrap();
+        change(&mut identity);
+        self.submit(AdminCommand::SetDnsIdentity(identity), Aside::Nothing).await;
     }
 
     async fn submit(&self, command: AdminCommand, aside: Aside) {

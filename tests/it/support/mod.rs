@@ -8,6 +8,7 @@ mod database;
 mod dns;
 pub mod log;
 mod program;
+pub mod projection;
 pub mod proxy;
 mod run;
 pub mod schema;

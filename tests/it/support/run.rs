@@ -13,7 +13,7 @@ use headwater::demo::home::Home;
 use tokio::time::Instant;
 
 /// How long a test waits for anything before it fails.
-const WAIT_LIMIT_SECONDS: u64 = 30;
+const WAIT_LIMIT_SECONDS: u64 = 60;
 /// How often it looks.
 const LOOK_PAUSE_MILLISECONDS: u64 = 10;
 

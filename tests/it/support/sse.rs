@@ -8,7 +8,7 @@ use headwater_events::ids::Position;
 use super::world::World;
 
 /// How long a reader waits for the next thing.
-const WAIT_LIMIT: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// An open stream.
 pub struct Stream {
