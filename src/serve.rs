@@ -309,6 +309,7 @@ fn recorder() -> Result<PrometheusHandle> {
     );
     metrics::describe_counter!("cdn_edge_heartbeats_total", "Heartbeats taken in");
     metrics::describe_counter!("cdn_edge_refusals_total", "Revisions that edges refused");
+    metrics::describe_counter!("cdn_edge_damaged_total", "Files that edges found damaged on their disks");
     metrics::describe_counter!("cdn_edge_clones_total", "Alarms that an identity is used twice");
     metrics::describe_counter!(
         "cdn_edge_handshakes_failed_total",

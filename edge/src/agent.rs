@@ -1,38 +1,41 @@
 //! The loops: one delivers, one keeps nginx running and asks it what it serves, one tells the control plane. They share
 //! a status and nothing else that can block; none of them ends because something fails.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater_edge_wire::artifact::ArtifactBudget;
 use headwater_edge_wire::ids::{AgentVersion, CellNumber, DomainId, Epoch, Generation, Sequence};
 use headwater_edge_wire::manifest::Page;
 use headwater_edge_wire::protocol::{Applied, ManifestQuery, REFUSED_MAX, Rejected};
+use headwater_edge_wire::sign::PublicKey;
 use headwater_edge_wire::time::Timestamp;
-use headwater_edge_wire::verify::{Pins, Reader, Refusal};
+use headwater_edge_wire::verify::{Reader, Refusal};
 
+use crate::attend::{attend, settle};
 use crate::backoff::Backoff;
-use crate::build::Builder;
-use crate::cell::Cell;
-use crate::connect::{ensure_control, register_first};
+use crate::connect::ensure_control;
 use crate::control::{Control, ControlError};
 use crate::deliver::{DeliverError, Delivery};
 use crate::disk;
-use crate::identity::{Identity, RegistrationFile};
-use crate::index::Index;
+use crate::identity::Identity;
+use crate::inspect::{Census, Suspect, inspect_loop};
 use crate::layout::Layout;
-use crate::pins::{self, PinsFile};
+use crate::mac::StateKey;
+use crate::open::open;
+use crate::pins;
 use crate::plan::{self, Facts, Step};
 use crate::probe::{Probe, probe_until};
 use crate::process::{self, Runtime};
 use crate::settings::Settings;
 use crate::status::{CellStatus, Status};
-use crate::store::Store;
 use crate::watch::{STATUS_EVERY, heartbeat_loop, keep_loop, keep_once, write_status};
 
 /// How long a new generation may take to be served by all workers before the loop goes on without it.
 pub(crate) const PROBE_WAIT: Duration = Duration::from_secs(5);
+
+/// The reason that the control plane is behind this edge.
+const AHEAD: &str = "ahead";
 
 /// What the loops share.
 pub struct Shared {
@@ -44,6 +47,11 @@ pub struct Shared {
     pub(crate) wanted: Mutex<BTreeMap<CellNumber, Generation>>,
     pub(crate) runtimes: Mutex<Vec<Runtime>>,
     pub(crate) control: Mutex<Option<Arc<Control>>>,
+    /// What may not hold on the disk.
+    pub(crate) suspects: Mutex<BTreeSet<Suspect>>,
+    pub(crate) census: Mutex<Census>,
+    /// What authenticates the files of the cells, once there is an identity.
+    pub(crate) state_key: OnceLock<Arc<StateKey>>,
 }
 
 impl Shared {
@@ -57,6 +65,9 @@ impl Shared {
             wanted: Mutex::default(),
             runtimes: Mutex::new(runtimes),
             control: Mutex::default(),
+            suspects: Mutex::default(),
+            census: Mutex::default(),
+            state_key: OnceLock::new(),
         }
     }
 
@@ -96,27 +107,28 @@ pub fn run(settings: Settings) -> Result<(), Box<dyn std::error::Error + Send + 
     let _lock = hold_lock(&shared.layout)?;
     let owner = process::owner(&shared.settings)?;
     let numbers = CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX));
+    let mut changed = Vec::new();
     for (number, cell) in numbers.iter().zip(&shared.settings.cells) {
         let dir = shared.layout.cell(*number);
         disk::make_dir(&dir, disk::PASSABLE_DIR)?;
         if process::configure(&dir, &shared.settings, cell, owner)? {
-            let mut runtimes = lock(&shared.runtimes);
-            // A cell that an earlier agent left running takes the new values over.
-            if let Some(runtime) = runtimes.get_mut(usize::from(number.get()))
-                && dir.join("current").exists()
-            {
-                runtime.keep(&dir, &shared.settings, Instant::now())?;
-                runtime.reload();
-            }
+            changed.push(usize::from(number.get()));
         }
     }
     let identity = wait_for_identity(&shared);
-    let mut delivery = open(&shared, identity, owner)?;
+    let _first = shared.state_key.set(Arc::clone(&identity.state_key));
+    let mut delivery = open(&shared, Arc::clone(&identity), owner)?;
     boot_cells(&shared, &mut delivery);
+    // A cell that an earlier agent left running takes the new values over, once what it would read is proven.
+    for at in changed {
+        lock(&shared.runtimes).get(at).into_iter().for_each(Runtime::reload);
+    }
     for work in [keep_loop as fn(&Shared), heartbeat_loop] {
         let shared = Arc::clone(&shared);
         std::thread::Builder::new().spawn(move || work(&shared))?;
     }
+    let looked = Arc::clone(&shared);
+    std::thread::Builder::new().spawn(move || inspect_loop(&looked, &identity))?;
     deliver_loop(&shared, &mut delivery)
 }
 
@@ -148,78 +160,6 @@ fn wait_for_identity(shared: &Shared) -> Arc<Identity> {
             }
         }
     }
-}
-
-fn open(
-    shared: &Shared,
-    identity: Arc<Identity>,
-    owner: Option<crate::cell::Owner>,
-) -> Result<Delivery, Box<dyn std::error::Error + Send + Sync>> {
-    let layout = shared.layout.clone();
-    disk::discard(&layout.staging());
-    let budget = ArtifactBudget::default();
-    let key = Arc::clone(&identity.state_key);
-    let mut damage = identity.damage.clone();
-    let store = Store::open(&layout.artifacts(), budget)?;
-    let (index, found) = Index::open(&layout.index(), identity.edge, Arc::clone(&key))?;
-    damage.extend(found.damage);
-    let mut cells = Vec::new();
-    for number in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX)) {
-        let (cell, bad) = Cell::open(&layout.cell(number), number, Arc::clone(&key), owner)?;
-        damage.extend(bad);
-        damage.extend(
-            cell.bad_keys()?.iter().map(|name| format!("{} does not hold", cell.dir().join(name).display())),
-        );
-        cells.push(cell);
-    }
-    let pins_file = PinsFile::new(&layout);
-    let (registration, bad) = RegistrationFile::new(&layout).read(&key);
-    damage.extend(bad);
-    let (pinned, bad, mend) = pins_file.read(&key);
-    damage.extend(bad);
-    let from_index = index.pins().cloned();
-    let keys = registration.as_ref().map(|registration| registration.answer.keys.clone());
-    let fresh = keys.map(|keys| Pins {
-        edge: identity.edge,
-        epoch: Epoch::ZERO,
-        through: Sequence::ZERO,
-        keys,
-        keys_at: Timestamp::EPOCH,
-    });
-    let known = [pinned.clone(), from_index].into_iter().flatten().reduce(pins::higher).or(fresh);
-    let floor = cells.iter().map(Cell::place).max().unwrap_or_default();
-    let pins = match known.map(|known| pins::raised(known, floor)) {
-        Some(pins) => {
-            if mend || pinned.as_ref() != Some(&pins) {
-                pins_file.write(&key, &pins)?;
-            }
-            pins
-        }
-        // Not registered yet: the first answer brings the keys.
-        None => register_first(shared, &identity),
-    };
-    let owners: HashMap<u64, DomainId> =
-        index.domains().iter().flat_map(|(id, entry)| entry.hosts.iter().map(|host| (*host, *id))).collect();
-    let mut status = shared.status();
-    status.edge = Some(identity.edge);
-    damage.iter().for_each(|detail| status.alarm(now(), "damaged", detail));
-    drop(status);
-    let min_free_bytes = shared.settings.min_free_mib << 20;
-    let builder = Builder::new(Arc::clone(&identity), budget);
-    let faults = BTreeMap::new();
-    Ok(Delivery {
-        layout,
-        identity,
-        store,
-        index,
-        pins,
-        pins_file,
-        cells,
-        owners,
-        builder,
-        min_free_bytes,
-        faults,
-    })
 }
 
 pub(crate) fn pause(shared: &Shared, backoff: &mut Backoff, code: &str, detail: &str) {
@@ -260,10 +200,13 @@ fn boot_cells(shared: &Shared, delivery: &mut Delivery) {
 }
 
 fn publish(shared: &Shared, delivery: &Delivery) {
+    lock(&shared.census).give(delivery);
     let generations = delivery.cells.iter().filter_map(|cell| Some((cell.number, cell.generation()?)));
     *lock(&shared.wanted) = generations.collect();
     let mut status = shared.status();
     (status.epoch, status.sequence) = delivery.index.cursor();
+    status.holds = pins::place(&delivery.pins);
+    status.keys = delivery.pins.keys.keys().iter().map(PublicKey::id).collect();
     status.domains = delivery.index.domains().len();
     status.refused = delivery.index.refused().len();
     for refusal in delivery.index.refused().values().map(|standing| &standing.refused) {
@@ -312,6 +255,7 @@ fn deliver_loop(shared: &Shared, delivery: &mut Delivery) -> ! {
                 publish(shared, delivery);
             }
             Err((code, detail)) => {
+                told.was_behind |= code == AHEAD;
                 publish(shared, delivery);
                 pause(shared, &mut backoff, code, &detail);
             }
@@ -326,18 +270,24 @@ struct Told {
     refused: BTreeSet<(DomainId, Sequence)>,
     head: Sequence,
     has_gap: bool,
+    /// Whether it was behind this edge: then its changes are others than those that were taken.
+    was_behind: bool,
 }
 
 type Failure = (&'static str, String);
 
 fn deliver_once(shared: &Shared, delivery: &mut Delivery, told: &mut Told) -> Result<(), Failure> {
+    attend(shared, delivery);
     let of = |error: &ControlError| (error.code(), error.to_string());
     let identity = Arc::clone(&delivery.identity);
     ensure_control(shared, &identity).map_err(|error| of(&error))?;
     let control =
         lock(&shared.control).clone().ok_or(("identity", "there is no connection yet".to_owned()))?;
-    mend(delivery, &control)?;
+    let mended = mend(delivery, &control);
+    settle(shared, delivery);
     publish(shared, delivery);
+    mended?;
+    told.has_gap |= delivery.is_index_bad;
     confirm(shared, delivery, told, &control).map_err(|error| of(&error))?;
     let is_pending =
         delivery.cells.iter().any(|cell| told.applied.get(&cell.number) != Some(&delivery.index.cursor()));
@@ -353,7 +303,7 @@ fn deliver_once(shared: &Shared, delivery: &mut Delivery, told: &mut Told) -> Re
         Step::Snapshot(why) => {
             tracing::info!(?why, "fetching everything");
             let until = delivery.snapshot(&control, now()).map_err(|error| failed(&error))?;
-            (told.has_gap, told.head) = (false, delivery.index.cursor().1);
+            (told.has_gap, told.was_behind, told.head) = (false, false, delivery.index.cursor().1);
             shared.status().fresh_until = Some(until);
         }
         Step::Poll(wait) => poll(shared, delivery, told, &control, wait)?,
@@ -374,7 +324,7 @@ fn poll(
     let (bytes, signature) = control.manifest(query).map_err(|error| (error.code(), error.to_string()))?;
     let reader = Reader { agent: AgentVersion::CURRENT, now: now() };
     match Page::verify(&bytes, &signature, &delivery.pins, reader) {
-        Ok(page) if page.page().epoch != epoch => told.has_gap = true,
+        Ok(page) if page.page().epoch != epoch || told.was_behind => told.has_gap = true,
         Ok(page) => {
             delivery.apply(&page, control).map_err(|error| (error.code(), error.to_string()))?;
             told.head = page.page().head;
@@ -384,11 +334,16 @@ fn poll(
         Err(refusal) => {
             let detail = format!("a page is refused: {refusal}");
             shared.status().alarm(now(), refusal.code(), &detail);
-            let hint = match refusal {
-                Refusal::Ahead(_) | Refusal::Expired(_) => " (is the clock of this host right?)",
-                _ => "",
+            let (code, hint) = match refusal {
+                Refusal::Ahead(_) | Refusal::Expired(_) => {
+                    ("page_refused", " (is the clock of this host right?)")
+                }
+                Refusal::LowerEpoch { .. } => {
+                    (AHEAD, " (as after a restore: `headwater admin renew-log-id` there, until it is higher)")
+                }
+                _ => ("page_refused", ""),
             };
-            return Err(("page_refused", format!("{detail}{hint}")));
+            return Err((code, format!("{detail}{hint}")));
         }
     }
     Ok(())
@@ -396,6 +351,10 @@ fn poll(
 
 /// Writes the cells that lag, after fetching what was lost.
 fn mend(delivery: &mut Delivery, control: &Control) -> Result<(), Failure> {
+    if !delivery.to_fetch.is_empty() {
+        let left = delivery.fetch(delivery.to_fetch.clone(), control);
+        left.map_err(|error| (error.code(), error.to_string()))?;
+    }
     let behind: Vec<usize> = delivery
         .cells
         .iter()

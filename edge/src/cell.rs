@@ -12,7 +12,7 @@ use std::sync::Arc;
 use headwater_edge_wire::cell::{GENERATION_MANIFEST_MAX_BYTES, GenerationManifest, Written};
 use headwater_edge_wire::ids::{CellNumber, DomainId, Epoch, Generation, Sequence};
 
-use crate::disk::{self, At, DiskError};
+use crate::disk::{self, At, DiskError, Pace, Passing};
 use crate::mac::StateKey;
 
 const SEAL_MAX_BYTES: u64 = 128;
@@ -37,6 +37,7 @@ pub struct Cell {
     previous: Option<GenerationManifest>,
     next: u64,
     pub(crate) has_new_keys: bool,
+    pace: Pace,
 }
 
 /// What `current` points to.
@@ -67,6 +68,7 @@ pub struct Stage {
     hasher: blake3::Hasher,
     /// How many lines.
     pub lines: u64,
+    _passing: Passing,
 }
 
 impl Stage {
@@ -108,6 +110,7 @@ impl Cell {
             previous: None,
             next: 1,
             has_new_keys: false,
+            pace: Pace::FREE,
         };
         disk::make_dir(dir, disk::PASSABLE_DIR)?;
         for name in ["bases", "generations", "keys"] {
@@ -144,7 +147,7 @@ impl Cell {
         Ok((cell, damage))
     }
 
-    /// Proves what a cell serves and changes nothing.
+    /// Proves what a cell serves, at this pace, and changes nothing.
     ///
     /// # Errors
     /// Never by damage, which is told.
@@ -152,10 +155,11 @@ impl Cell {
         dir: &Path,
         number: CellNumber,
         key: Arc<StateKey>,
+        pace: Pace,
     ) -> Result<(Self, Vec<String>), DiskError> {
-        let (dir, next) = (dir.to_owned(), 1);
+        let (dir, next, live, previous) = (dir.to_owned(), 1, None, None);
         let mut cell =
-            Self { number, dir, key, owner: None, live: None, previous: None, next, has_new_keys: false };
+            Self { number, dir, key, owner: None, live, previous, next, has_new_keys: false, pace };
         let mut damage = Vec::new();
         if let Some(n) = cell.pointed() {
             match cell.prove(n) {
@@ -186,7 +190,17 @@ impl Cell {
         self.live.as_ref().map(|live| live.manifest.generation)
     }
 
-    fn pointed(&self) -> Option<u64> {
+    /// Why what it serves would not be read again as it was written; nothing where it would.
+    pub fn damage(&self) -> Option<String> {
+        let n = self.live.as_ref()?.manifest.generation.get();
+        match self.pointed() {
+            Some(pointed) if pointed == n => self.prove(n).err(),
+            _ => Some("`current` points elsewhere".to_owned()),
+        }
+    }
+
+    /// What `current` points to.
+    pub(crate) fn pointed(&self) -> Option<u64> {
         let link = fs::read_link(self.dir.join("current")).ok()?;
         link.to_str()?.strip_prefix("generations/")?.parse().ok()
     }
@@ -256,7 +270,7 @@ impl Cell {
         let lines: u64 = lines.parse().map_err(|_| "its seal cannot be read")?;
         let mac = hex::decode(mac).map_err(|_| "its seal cannot be read")?;
         let digest = match lines_of {
-            Some(name) => digest(&dir.join(name)).map_err(|error| error.to_string())?,
+            Some(name) => digest(&dir.join(name), self.pace).map_err(|error| error.to_string())?,
             None => [0; 32],
         };
         if self.key.holds(kind, &self.sealed(n, manifest, &digest, lines).each_ref().map(Vec::as_slice), &mac)
@@ -299,7 +313,9 @@ impl Cell {
     pub fn stage(&self) -> Result<Stage, DiskError> {
         let path = self.dir.join("generations").join(".lines.new");
         let file = disk::create(&path, disk::PRIVATE_FILE)?;
-        Ok(Stage { path, file, buffer: Vec::new(), hasher: blake3::Hasher::new(), lines: 0 })
+        let passing = Passing::new(path.clone());
+        let (buffer, hasher) = (Vec::new(), blake3::Hasher::new());
+        Ok(Stage { path, file, buffer, hasher, lines: 0, _passing: passing })
     }
 
     /// Switches to a generation that is what is served and these changes.
@@ -334,6 +350,7 @@ impl Cell {
         let (path, digest, lines) = self.finish(stage, "domains.jsonl")?;
         let bases = self.dir.join("bases");
         let (temporary, n) = (bases.join(".new"), generation.get());
+        let _passing = [Passing::new(path.clone()), Passing::new(temporary.clone())];
         self.fresh_dir(&temporary)?;
         disk::rename(&path, &temporary.join("domains.jsonl"))?;
         self.seal(&temporary, "base", n, &[], digest, lines)?;
@@ -376,6 +393,8 @@ impl Cell {
         let bytes = next.manifest.bytes().map_err(|error| self.fault(&error.to_string()))?;
         let all = self.dir.join("generations");
         let temporary = all.join(".new");
+        let _passing = delta.iter().map(|(path, ..)| path).chain([&temporary]).cloned().map(Passing::new);
+        let _passing: Vec<_> = _passing.collect();
         self.fresh_dir(&temporary)?;
         let manifest = temporary.join("manifest.json");
         disk::write_new(&manifest, &bytes, disk::PRIVATE_FILE)?;
@@ -451,7 +470,7 @@ impl Cell {
     }
 }
 
-fn digest(path: &Path) -> Result<[u8; 32], DiskError> {
+fn digest(path: &Path, pace: Pace) -> Result<[u8; 32], DiskError> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(path).at("open", path)?);
     let (mut hasher, mut buffer) = (blake3::Hasher::new(), vec![0; BUFFER_BYTES]);
     loop {
@@ -460,5 +479,6 @@ fn digest(path: &Path) -> Result<[u8; 32], DiskError> {
             Some(read) if !read.is_empty() => hasher.update(read),
             _ => return Ok(*hasher.finalize().as_bytes()),
         };
+        pace.spend(n);
     }
 }

@@ -27,13 +27,13 @@ pub const EXIT_FINDING: u8 = 3;
     about,
     after_help = "Examples:
   printf %s hwe_… | headwater-edge enroll --control https://control.example.net:8443 --edge UUID --token-file -
-  headwater-edge run --config /etc/headwater/edge.toml
+  headwater-edge run
   headwater-edge status --json
   headwater-edge verify"
 )]
 pub struct Cli {
     /// The settings file [default: ./headwater-edge.toml, then /etc/headwater/edge.toml]
-    #[arg(long, global = true, env = "HEADWATER_EDGE_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "HEADWATER_EDGE_CONFIG")]
     config: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
@@ -168,6 +168,10 @@ fn status(settings: &Settings, json: bool) -> Result<ExitCode, Failure> {
             "cell {}: {ready}, {} domains, change {}{detail}",
             cell.cell, cell.domains, cell.sequence
         ));
+    }
+    for damage in status.damaged.all() {
+        let mended = damage.mended_at.map(|at| format!(", whole again since {at}")).unwrap_or_default();
+        say(&format!("{} damaged: {damage}{mended}", damage.since));
     }
     for alarm in &status.alarms {
         say(&format!("{} {}: {}", alarm.at, alarm.code, alarm.detail));

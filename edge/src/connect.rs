@@ -39,7 +39,8 @@ pub(crate) fn register_first(shared: &Shared, identity: &Identity) -> Pins {
 /// Registers or renews where that is due, and has a client for this identity.
 pub(crate) fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Registration, ControlError> {
     let file = RegistrationFile::new(&shared.layout);
-    let (known, _) = file.read(&identity.state_key);
+    let (known, bad) = file.read(&identity.state_key);
+    bad.iter().for_each(|path| shared.damaged(&shared.layout.name(path), None));
     let url = shared.settings.control.url.clone().unwrap_or_else(|| identity.control.clone());
     let due = known.as_ref().is_none_or(|known| {
         let spread = u64::from_be_bytes(

@@ -9,8 +9,8 @@ use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::ids::TaskId;
 use headwater_edge_wire::manifest::PAGE_MAX_BYTES;
 use headwater_edge_wire::protocol::{
-    Applied, ArtifactsRequest, Heartbeat, HeartbeatAnswer, ManifestQuery, RegisterAnswer, RegisterRequest,
-    Rejected,
+    AHEAD_EPOCH, AHEAD_HEAD, Applied, ArtifactsRequest, Heartbeat, HeartbeatAnswer, ManifestQuery,
+    RegisterAnswer, RegisterRequest, Rejected,
 };
 use headwater_edge_wire::sign::{SIGNATURE_FIELD, Signature};
 use headwater_edge_wire::tasks::{TaskPage, TaskResult};
@@ -50,6 +50,17 @@ pub enum ControlError {
         /// What it said.
         detail: String,
     },
+    /// This edge holds changes that the control plane does not know.
+    #[error(
+        "this edge holds changes that the control plane does not know: its log ends at change {head} of epoch {epoch}, as \
+         after a restore; what is active is served on, and nothing more is taken until `headwater admin renew-log-id` there"
+    )]
+    Ahead {
+        /// The epoch of the control plane.
+        epoch: u64,
+        /// Its last change.
+        head: u64,
+    },
     /// The answer cannot be used.
     #[error("the answer of {route} cannot be used: {detail}")]
     Answer {
@@ -71,6 +82,7 @@ impl ControlError {
             Self::Untrusted(_) => "untrusted",
             Self::Status { status: 401 | 403, .. } => "not_allowed",
             Self::Status { .. } => "refused",
+            Self::Ahead { .. } => "ahead",
             Self::Answer { .. } => "bad_answer",
             Self::Tls(_) => "identity",
         }
@@ -244,6 +256,10 @@ fn send(route: &'static str, request: RequestBuilder) -> Result<Response, Contro
     let mut text = String::new();
     let _partly = response.take(PROBLEM_MAX_BYTES).read_to_string(&mut text);
     let problem: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+    let number = |name| problem.as_ref().and_then(|problem| problem.get(name)?.as_u64());
+    if let (Some(epoch), Some(head)) = (number(AHEAD_EPOCH), number(AHEAD_HEAD)) {
+        return Err(ControlError::Ahead { epoch, head });
+    }
     let said = problem.as_ref().and_then(|problem| problem.get("detail").or_else(|| problem.get("title")));
     let detail = said.and_then(serde_json::Value::as_str).unwrap_or_default();
     let detail = detail.chars().filter(|c| !c.is_control()).take(300).collect();

@@ -48,7 +48,7 @@ pub enum DeliverError {
     #[error("the snapshot is refused: {0}")]
     Snapshot(#[from] headwater_edge_wire::snapshot::SnapshotRefusal),
     /// Not enough room for a download.
-    #[error("{free} bytes are free, {need} are needed: nothing was downloaded")]
+    #[error("the disk is full: {free} bytes are free, {need} are needed; nothing was downloaded")]
     NoRoom {
         /// What is free.
         free: u64,
@@ -96,6 +96,10 @@ pub struct Delivery {
     pub min_free_bytes: u64,
     /// Why a cell lags behind the index, by cell.
     pub faults: BTreeMap<CellNumber, String>,
+    /// Artifacts that did not hold, with their sizes: they are fetched again.
+    pub to_fetch: BTreeMap<Checksum, u64>,
+    /// Whether the journal does not hold: everything is fetched again.
+    pub is_index_bad: bool,
 }
 
 /// A descriptor that may be taken, or why not.

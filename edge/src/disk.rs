@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The mode of what only the agent, or the user of a cell, may read.
 pub const PRIVATE_FILE: u32 = 0o600;
@@ -15,7 +16,7 @@ pub const PASSABLE_DIR: u32 = 0o711;
 
 /// A step on the disk that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {step} {}: {source}", .path.display())]
+#[error("{}cannot {step} {}: {source}", if self.is_full() { "the disk is full: " } else { "" }, .path.display())]
 pub struct DiskError {
     /// What was tried.
     pub step: &'static str,
@@ -34,6 +35,30 @@ impl DiskError {
     /// Whether the file is not there.
     pub fn is_missing(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+/// How fast something that nobody waits for reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    bytes_per_second: Option<u32>,
+}
+
+impl Pace {
+    /// As fast as it goes.
+    pub const FREE: Self = Self { bytes_per_second: None };
+
+    /// At most so many bytes a second.
+    pub const fn of(bytes_per_second: u32) -> Self {
+        Self { bytes_per_second: Some(bytes_per_second) }
+    }
+
+    /// Waits for as long as so many bytes may take.
+    pub fn spend(self, bytes: usize) {
+        if let Some(rate) = self.bytes_per_second {
+            let seconds = u32::try_from(bytes).unwrap_or(u32::MAX);
+            std::thread::sleep(Duration::from_secs(1).saturating_mul(seconds) / rate.max(1));
+        }
     }
 }
 
@@ -67,11 +92,53 @@ pub fn make_dir(path: &Path, mode: u32) -> Result<(), DiskError> {
 /// Writes a new file and flushes it.
 ///
 /// # Errors
-/// When a step fails; what was written is left for the next cleaning.
+/// When a step fails; what was written is removed.
 pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
     let mut file = create(path, mode)?;
-    write(&mut file, path, bytes)?;
-    sync_file(&file, path)
+    let written = write(&mut file, path, bytes).and_then(|()| sync_file(&file, path));
+    written.inspect_err(|_| discard(path))
+}
+
+/// A file that is only on its way: whatever of it is still there under this name is removed in the end.
+#[derive(Debug)]
+pub struct Passing(PathBuf);
+
+impl Passing {
+    /// The file of this name.
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        discard(&self.0);
+    }
+}
+
+/// Fails as a full disk does, for as long as the file is there that a test names.
+#[cfg(feature = "failpoints")]
+fn room() -> io::Result<()> {
+    match std::env::var_os("HEADWATER_EDGE_FULL") {
+        Some(flag) if Path::new(&flag).exists() => {
+            Err(io::Error::from_raw_os_error(nix::errno::Errno::ENOSPC as i32))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn room() -> io::Result<()> {
+    Ok(())
+}
+
+/// As much as fits: half of it, when there is no room.
+fn write_what_fits(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    if let Err(full) = room() {
+        file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+        return Err(full);
+    }
+    file.write_all(bytes)
 }
 
 /// Makes an empty file; what had its name is gone.
@@ -89,7 +156,7 @@ pub fn create(path: &Path, mode: u32) -> Result<File, DiskError> {
 /// When not all could be written.
 pub fn write(file: &mut File, path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     fail::fail_point!("edge.write.before");
-    file.write_all(bytes).at("write", path)?;
+    write_what_fits(file, bytes).at("write", path)?;
     fail::fail_point!("edge.write.after");
     Ok(())
 }
@@ -100,7 +167,7 @@ pub fn write(file: &mut File, path: &Path, bytes: &[u8]) -> Result<(), DiskError
 /// When it may not have reached the disk.
 pub fn sync_file(file: &File, path: &Path) -> Result<(), DiskError> {
     fail::fail_point!("edge.fsync_file.before");
-    file.sync_all().at("flush", path)?;
+    room().and_then(|()| file.sync_all()).at("flush", path)?;
     fail::fail_point!("edge.fsync_file.after");
     Ok(())
 }
@@ -122,7 +189,7 @@ pub fn sync_dir(path: &Path) -> Result<(), DiskError> {
 /// When it cannot be renamed.
 pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
     fail::fail_point!("edge.rename.before");
-    fs::rename(from, to).at("rename to", to)?;
+    room().and_then(|()| fs::rename(from, to)).at("rename to", to)?;
     fail::fail_point!("edge.rename.after");
     Ok(())
 }
@@ -134,7 +201,7 @@ pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), DiskError> {
     let beside = beside(path);
     write_new(&beside, bytes, mode)?;
-    rename(&beside, path)?;
+    rename(&beside, path).inspect_err(|_| discard(&beside))?;
     sync_dir(parent(path))
 }
 

@@ -1,7 +1,7 @@
 //! What the control plane is told of this edge, and what it asks for beside serving.
 
 use headwater_edge_wire::ids::{AgentVersion, Sequence};
-use headwater_edge_wire::protocol::{AgentInfo, CellReport, DETAIL_MAX_BYTES, Heartbeat};
+use headwater_edge_wire::protocol::{AgentInfo, CellReport, DETAIL_MAX_BYTES, Heartbeat, Holds};
 use headwater_edge_wire::tasks::{Outcome, Task, TaskResult, Work};
 use headwater_edge_wire::time::Timestamp;
 
@@ -19,8 +19,9 @@ pub fn agent() -> AgentInfo {
 pub fn heartbeat(status: &Status, sequence: Sequence, workers: &[u16], now: Timestamp) -> Heartbeat {
     let trouble = status.trouble.as_ref().map(|trouble| format!("{}: {}", trouble.code, trouble.detail));
     let alarm = status.alarms.back().map(|alarm| format!("{}: {}", alarm.code, alarm.detail));
+    let damage = status.damaged.open().next().map(|damage| format!("damaged: {damage}"));
     let cells = status.cells.iter().enumerate().map(|(at, cell)| {
-        let detail = [&cell.detail, &trouble, &alarm].into_iter().flatten().next().cloned();
+        let detail = [&cell.detail, &trouble, &damage, &alarm].into_iter().flatten().next().cloned();
         CellReport {
             cell: cell.cell,
             http_ready: cell.ready && cell.http_ready,
@@ -35,6 +36,9 @@ pub fn heartbeat(status: &Status, sequence: Sequence, workers: &[u16], now: Time
             detail: detail.map(|text| text.chars().take(DETAIL_MAX_BYTES / 4).collect()),
         }
     });
+    let (damaged, damaged_count) = status.damaged.report();
+    let (epoch, through) = status.holds;
+    let holds = (status.holds > Default::default()).then_some(Holds { epoch, sequence: through });
     Heartbeat {
         sequence,
         agent: agent(),
@@ -42,6 +46,10 @@ pub fn heartbeat(status: &Status, sequence: Sequence, workers: &[u16], now: Time
         cells: cells.collect(),
         origins: Vec::new(),
         security: Vec::new(),
+        holds,
+        keys: status.keys.clone(),
+        damaged,
+        damaged_count,
     }
 }
 

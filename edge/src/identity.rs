@@ -1,6 +1,7 @@
 //! Who this edge is: a P-256 key, an X25519 sealing key and the request for a certificate, made once and durable before
 //! they are used, so that a registration can be repeated with the very same request after any crash.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_edge_wire::ids::EdgeId;
@@ -62,8 +63,8 @@ pub struct Identity {
     pub key_pem: SecretBytes,
     /// What authenticates the agent's own files.
     pub state_key: Arc<StateKey>,
-    /// What does not hold, for people.
-    pub damage: Vec<String>,
+    /// The copies that did not hold; they were written anew.
+    pub damage: Vec<PathBuf>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -141,7 +142,7 @@ impl Identity {
                     match parse(&bytes) {
                         Some(stored) => good = good.or(Some((stored, bytes))),
                         None => {
-                            damage.push(format!("{} does not hold", path.display()));
+                            damage.push(path.clone());
                             bad.push(path);
                         }
                     }
@@ -168,6 +169,16 @@ impl Identity {
             damage,
         })
     }
+}
+
+/// The copies of the identity that are there and do not hold.
+pub fn bad_copies(layout: &Layout) -> Vec<PathBuf> {
+    let paths = FILES.map(|name| layout.identity().join(name));
+    let holds = |path: &PathBuf| match disk::read(path, IDENTITY_MAX_BYTES).map(Zeroizing::new) {
+        Ok(bytes) => parse(&bytes).is_some(),
+        Err(error) => error.is_missing(),
+    };
+    paths.into_iter().filter(|path| !holds(path)).collect()
 }
 
 fn parse(bytes: &[u8]) -> Option<Stored> {
@@ -207,10 +218,14 @@ impl RegistrationFile {
         self.twin.write(key, &serde_json::to_vec(registration).unwrap_or_default())
     }
 
-    /// The newest copy that holds, and what does not hold.
-    pub fn read(&self, key: &StateKey) -> (Option<Registration>, Vec<String>) {
+    /// The copies that are there and do not hold.
+    pub fn bad_copies(&self, key: &StateKey) -> Vec<PathBuf> {
+        self.twin.read(key).bad
+    }
+
+    /// The newest copy that holds, and those that do not.
+    pub fn read(&self, key: &StateKey) -> (Option<Registration>, Vec<PathBuf>) {
         let copies = self.twin.read(key);
-        let damage = copies.bad.iter().map(|path| format!("{} does not hold", path.display())).collect();
         let parsed = copies.good.iter().filter_map(|body| serde_json::from_slice::<Registration>(body).ok());
         let newest = parsed.max_by_key(|registration| registration.answer.not_after);
         if let Some(newest) = &newest
@@ -219,7 +234,7 @@ impl RegistrationFile {
         {
             tracing::warn!(%error, "cannot mend the registration");
         }
-        (newest, damage)
+        (newest, copies.bad)
     }
 }
 

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_edge_wire::checksum::Checksum;
+use headwater_edge_wire::compiled::key_file;
 use headwater_edge_wire::ids::{CellNumber, DomainId, EdgeId, Epoch, Revision, Sequence};
 use headwater_edge_wire::protocol::Refused;
 use headwater_edge_wire::verify::Pins;
 
-use crate::disk;
+use crate::disk::{self, Pace, Passing};
 use crate::journal::{IndexError, Log, Place, Put, Reader, Record};
 use crate::mac::StateKey;
 
@@ -179,6 +180,22 @@ impl Index {
         }
     }
 
+    /// The domain, and its revision, that a file of a key belongs to. It reads the record of every domain.
+    pub fn key_owner(&self, file: &str) -> Option<(String, Revision)> {
+        self.domains.values().find_map(|entry| {
+            let descriptor = self.put(entry).ok()?.descriptor;
+            let is_its = descriptor.keys.iter().any(|key| key_file(key.id, key.version) == file);
+            is_its.then_some((descriptor.domain, descriptor.revision))
+        })
+    }
+
+    /// The journal and how far it was written: what stands before that never changes any more.
+    pub fn extent(&self) -> Option<Extent> {
+        let log = self.log.as_ref()?;
+        let (key, edge) = (Arc::clone(&self.key), self.edge);
+        Some(Extent { path: log.path.clone(), number: self.number, end: log.end(), key, edge })
+    }
+
     /// Appends the records of a page and commits.
     ///
     /// # Errors
@@ -218,9 +235,7 @@ impl Index {
     /// # Errors
     /// When its file cannot be made.
     pub fn draft(&self) -> Result<Draft, IndexError> {
-        let path = self.dir.join("draft");
-        let log = Log::create(path, self.number + 1, Arc::clone(&self.key), self.edge)?;
-        Ok(Draft { log, pending: Pending::default() })
+        self.begin("draft", self.number + 1)
     }
 
     /// Begins a journal that will never be put in place: room for descriptors.
@@ -228,8 +243,14 @@ impl Index {
     /// # Errors
     /// When its file cannot be made.
     pub fn scratch(&self) -> Result<Draft, IndexError> {
-        let log = Log::create(self.dir.join("scratch"), 0, Arc::clone(&self.key), self.edge)?;
-        Ok(Draft { log, pending: Pending::default() })
+        self.begin("scratch", 0)
+    }
+
+    fn begin(&self, name: &str, number: u64) -> Result<Draft, IndexError> {
+        let path = self.dir.join(name);
+        let passing = Passing::new(path.clone());
+        let log = Log::create(path, number, Arc::clone(&self.key), self.edge)?;
+        Ok(Draft { log, pending: Pending::default(), _passing: passing })
     }
 
     /// Commits a draft and puts it in the place of the journal. The one before is kept until the next time.
@@ -272,10 +293,38 @@ impl Index {
     }
 }
 
+/// A journal up to where it was written.
+#[derive(Clone)]
+pub struct Extent {
+    /// Its file.
+    pub path: PathBuf,
+    number: u64,
+    end: u64,
+    key: Arc<StateKey>,
+    edge: EdgeId,
+}
+
+impl Extent {
+    /// Reads it at this pace.
+    ///
+    /// # Errors
+    /// When it does not hold, or is not there any more.
+    pub fn check(&self, pace: Pace) -> Result<(), IndexError> {
+        let mut reader = Reader::open(self.path.clone(), self.number, Arc::clone(&self.key), self.edge)?;
+        let mut at = reader.at();
+        while reader.at() < self.end && reader.next()?.is_some() {
+            pace.spend(usize::try_from(reader.at() - at).unwrap_or(usize::MAX));
+            at = reader.at();
+        }
+        if at == self.end { Ok(()) } else { Err(IndexError::Damaged { path: self.path.clone(), at }) }
+    }
+}
+
 /// A journal that is not in place yet.
 pub struct Draft {
     log: Log,
     pending: Pending,
+    _passing: Passing,
 }
 
 impl Draft {

@@ -189,6 +189,11 @@ impl Log {
         Ok(())
     }
 
+    /// How far it was written.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
     /// How many records it has.
     pub fn records(&self) -> usize {
         self.records
@@ -204,10 +209,13 @@ impl Log {
         Ok(Mark { end: self.end, chain: self.chain, records: self.records })
     }
 
-    /// Forgets what was added since.
+    /// Forgets what was added since. What of it reached the file is cut off, at the latest by the next mark.
     pub fn go_back(&mut self, mark: Mark) {
         Mark { end: self.end, chain: self.chain, records: self.records } = mark;
         self.buffer.clear();
+        if let Err(error) = self.file.set_len(self.end) {
+            tracing::warn!(%error, "what was not committed is cut off later");
+        }
     }
 
     /// The record of a domain.
@@ -269,6 +277,11 @@ impl Reader {
             key: Arc::clone(&self.key),
             records,
         })
+    }
+
+    /// How far it was read.
+    pub fn at(&self) -> u64 {
+        self.at
     }
 
     /// The next record; nothing at the end of the file.

@@ -21,6 +21,11 @@ impl Layout {
         &self.root
     }
 
+    /// How a file in it is called when somebody is told of it.
+    pub fn name(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
+    }
+
     /// Keys, certificate, token and pins: of the agent alone.
     pub fn identity(&self) -> PathBuf {
         self.root.join("identity")

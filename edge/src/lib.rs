@@ -6,22 +6,26 @@
 //! killed at any instruction: it is crash-only, and its next start finds the old state or the new one.
 
 pub mod agent;
+pub mod attend;
 pub mod backoff;
 pub mod build;
 pub mod cell;
 pub mod cli;
 pub mod connect;
 pub mod control;
+pub mod damage;
 pub mod deliver;
 pub mod disk;
 pub mod fetch;
 pub mod heartbeat;
 pub mod identity;
 pub mod index;
+pub mod inspect;
 pub mod journal;
 pub mod keys;
 pub mod layout;
 pub mod mac;
+pub mod open;
 pub mod pins;
 pub mod plan;
 pub mod probe;

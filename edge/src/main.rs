@@ -1,5 +1,6 @@
 //! The program `headwater-edge`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -9,8 +10,9 @@ fn main() -> ExitCode {
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     // A log that cannot be written (it may lie on the disk that is full) must not end a loop: by itself it would panic.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    log.log_internal_errors(false).init();
+    // Colours are for people at a terminal, not for files and journals.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
+    log.with_writer(std::io::stderr).log_internal_errors(false).init();
     #[cfg(feature = "failpoints")]
     crash::arm();
     match headwater_edge::cli::main(&headwater_edge::cli::Cli::parse()) {

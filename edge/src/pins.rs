@@ -2,6 +2,8 @@
 //! the start the higher of the two counts, and the epoch and sequence of every generation that holds are a floor too:
 //! a state directory that was put back in part is told from one that is whole.
 
+use std::path::PathBuf;
+
 use headwater_edge_wire::canonical;
 use headwater_edge_wire::ids::{Epoch, Sequence};
 use headwater_edge_wire::verify::Pins;
@@ -33,13 +35,17 @@ impl PinsFile {
         self.twin.write(key, &body)
     }
 
-    /// The highest of the copies that hold, and what does not hold.
-    pub fn read(&self, key: &StateKey) -> (Option<Pins>, Vec<String>, bool) {
+    /// The copies that are there and do not hold.
+    pub fn bad_copies(&self, key: &StateKey) -> Vec<PathBuf> {
+        self.twin.read(key).bad
+    }
+
+    /// The highest of the copies that hold, and those that do not.
+    pub fn read(&self, key: &StateKey) -> (Option<Pins>, Vec<PathBuf>, bool) {
         let copies = self.twin.read(key);
         let mend = copies.need_mending();
-        let damage = copies.bad.iter().map(|path| format!("{} does not hold", path.display())).collect();
         let pins = copies.good.iter().filter_map(|body| canonical::read(body, PINS_MAX_BYTES).ok());
-        (pins.reduce(higher), damage, mend)
+        (pins.reduce(higher), copies.bad, mend)
     }
 }
 

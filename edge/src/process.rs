@@ -65,13 +65,22 @@ impl Process {
     }
 }
 
-/// The nginx processes that work in a directory.
+/// The nginx processes that work in a directory. Where a worker of another user does not show where it works, the group
+/// of the last master tells: nginx leaves its number in a file, and workers outlive it in its group.
 fn members(dir: &Path, nginx: &Path) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let name = nginx.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == dir))
+    let group = fs::read_to_string(dir.join("run/nginx.pid")).ok().and_then(|pid| pid.trim().parse().ok());
+    let works_here = |pid: &i32| match fs::read_link(format!("/proc/{pid}/cwd")) {
+        Ok(cwd) => cwd == dir,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            group.is_some() && Process::read(*pid).map(|process| process.group) == group
+        }
+        Err(_) => false,
+    };
+    pids.filter(works_here)
         .filter(|pid| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
         })
@@ -90,11 +99,18 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Makes sure that nginx runs: adopts it, or ends what is left of it and starts it. Called again and again.
+    /// Makes sure that nginx runs: adopts it, or ends what is left of it and starts it, where what it would read may be
+    /// read. Called again and again.
     ///
     /// # Errors
     /// When it cannot be started now; it is tried again later.
-    pub fn keep(&mut self, dir: &Path, settings: &Settings, now: Instant) -> io::Result<()> {
+    pub fn keep(
+        &mut self,
+        dir: &Path,
+        settings: &Settings,
+        now: Instant,
+        may_read: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
         if let Some(child) = &mut self.child
             && child.try_wait()?.is_some()
         {
@@ -121,6 +137,12 @@ impl Runtime {
             return Ok(());
         }
         end_all(dir, &settings.nginx.path, found)?;
+        // The first time, a start of the agent has just proven everything.
+        if self.started.is_some() && !may_read() {
+            return Err(io::Error::other(
+                "what it would serve is damaged on the disk and is written anew first",
+            ));
+        }
         self.start(dir, settings, now)
     }
 

@@ -66,6 +66,9 @@ pub struct Settings {
     /// Downloads are refused when less than this would stay free.
     #[serde(default = "default_free")]
     pub min_free_mib: u64,
+    /// How often it is looked whether everything on the disk still holds.
+    #[serde(default = "default_check")]
+    pub check_seconds: u32,
 }
 
 /// How the control plane is reached.
@@ -195,6 +198,9 @@ const fn default_workers() -> u16 {
 const fn default_free() -> u64 {
     64
 }
+const fn default_check() -> u32 {
+    3_600
+}
 
 impl Settings {
     /// Reads the settings from the named file, or from the first place that has one.
@@ -256,6 +262,9 @@ impl Settings {
         if !(64..=1 << 20).contains(&self.nginx.cache_mib) {
             return bad("nginx.cache_mib", "64 to 1048576");
         }
+        if !(1..=86_400).contains(&self.check_seconds) {
+            return bad("check_seconds", "1 to 86400");
+        }
         if self.origins.resolvers.is_empty() {
             return bad("origins.resolvers", "at least one resolver, as in [\"127.0.0.1:53\"]");
         }
@@ -294,6 +303,7 @@ resolvers = ["127.0.0.1:53"]
             ("resolvers = [\"127.0.0.1:53\"]", "resolvers = []", "origins.resolvers"),
             ("/var/lib/headwater-edge", "/var/lib; evil", "state_dir"),
             ("[origins]", "[nginx]\nuser = \"a; b\"\n[origins]", "nginx.user"),
+            ("state_dir", "check_seconds = 0\nstate_dir", "check_seconds"),
             ("[origins]", "[control]\nurl = \"http://x\"\n[origins]", "control.url"),
             ("[origins]", "[origins]\nprivate_prefixes = [\"10.0.0.0/33\"]", "10.0.0.0/33"),
         ] {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::disk::{self, At, DiskError};
+use crate::disk::{self, At, DiskError, Passing};
 use crate::layout::Layout;
 
 /// Where a line lies.
@@ -18,6 +18,7 @@ pub struct Spool {
     path: std::path::PathBuf,
     file: File,
     end: u64,
+    _passing: Passing,
 }
 
 impl Spool {
@@ -28,8 +29,9 @@ impl Spool {
     pub fn create(layout: &Layout) -> Result<Self, DiskError> {
         disk::make_dir(&layout.staging(), disk::PRIVATE_DIR)?;
         let path = layout.staging().join("lines.jsonl");
+        let passing = Passing::new(path.clone());
         let file = disk::create(&path, disk::PRIVATE_FILE)?;
-        Ok(Self { path, file, end: 0 })
+        Ok(Self { path, file, end: 0, _passing: passing })
     }
 
     /// One step of the three: begin, add a line, read one.

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 
 use headwater_edge_wire::ids::{CellNumber, EdgeId, Epoch, Generation, Sequence};
+use headwater_edge_wire::sign::KeyId;
 use headwater_edge_wire::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::damage::Damages;
 
 /// How many alarms are remembered.
 pub const ALARMS_MAX: usize = 50;
@@ -38,6 +41,15 @@ pub struct Status {
     pub cells: Vec<CellStatus>,
     /// What a person should look at, the newest last.
     pub alarms: VecDeque<Alarm>,
+    /// What on the disk does not hold, or did not.
+    #[serde(default)]
+    pub damaged: Damages,
+    /// The newest change that was ever taken: it is never gone back from.
+    #[serde(skip)]
+    pub holds: (Epoch, Sequence),
+    /// The keys that are pinned.
+    #[serde(default)]
+    pub keys: Vec<KeyId>,
 }
 
 /// Something that went wrong and is tried again.
@@ -107,6 +119,9 @@ impl Status {
             refused: 0,
             cells: Vec::new(),
             alarms: VecDeque::new(),
+            damaged: Damages::default(),
+            holds: Default::default(),
+            keys: Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use headwater_edge_wire::artifact::ArtifactBudget;
 use headwater_edge_wire::checksum::Checksum;
 
-use crate::disk::{self, At, DiskError};
+use crate::disk::{self, At, DiskError, Passing};
 
 /// More files than this are flushed by one call for the whole file system instead of one call each.
 const FLUSH_EACH_MAX: usize = 8;
@@ -26,6 +26,8 @@ pub struct Store {
 pub struct Incoming<'a> {
     store: &'a Store,
     written: Vec<Checksum>,
+    /// Those that did not get their names, in the end.
+    passing: Vec<Passing>,
 }
 
 impl Store {
@@ -43,7 +45,8 @@ impl Store {
         self.budget
     }
 
-    fn path(&self, checksum: &Checksum) -> PathBuf {
+    /// Where an artifact lies.
+    pub fn path(&self, checksum: &Checksum) -> PathBuf {
         self.dir.join(checksum.to_string())
     }
 
@@ -60,7 +63,7 @@ impl Store {
 
     /// Begins to take artifacts.
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { store: self, written: Vec::new() }
+        Incoming { store: self, written: Vec::new(), passing: Vec::new() }
     }
 
     /// Removes an artifact that nothing names any more.
@@ -89,6 +92,7 @@ impl Incoming<'_> {
     /// When they cannot be written.
     pub fn add(&mut self, checksum: Checksum, bytes: &[u8]) -> Result<(), DiskError> {
         let path = disk::beside(&self.store.path(&checksum));
+        self.passing.push(Passing::new(path.clone()));
         let mut file = disk::create(&path, disk::PRIVATE_FILE)?;
         disk::write(&mut file, &path, bytes)?;
         self.written.push(checksum);

@@ -1,6 +1,7 @@
 //! The loops beside delivery: one keeps nginx running and asks it what it serves, one tells the control plane.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_edge_wire::ids::{CellNumber, Sequence, TaskId};
@@ -8,11 +9,13 @@ use headwater_edge_wire::protocol::DETAIL_MAX_BYTES;
 use headwater_edge_wire::tasks::{Outcome, TaskResult, Work};
 
 use crate::agent::{Shared, lock, now};
+use crate::cell::Cell;
 use crate::control::{Control, ControlError};
-use crate::disk;
+use crate::disk::{self, Pace};
 use crate::heartbeat;
+use crate::inspect::Suspect;
 use crate::probe::{self, Probe};
-use crate::process;
+use crate::process::{self, Runtime};
 
 /// How often nginx is looked after.
 const KEEP_EVERY: Duration = Duration::from_millis(250);
@@ -23,6 +26,17 @@ const RESTARTED_WITHIN: Duration = Duration::from_secs(15);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(15);
 const HEARTBEAT_RANGE_SECONDS: (u32, u32) = (1, 300);
 
+/// Makes sure that the nginx of a cell runs.
+pub(crate) fn keep_cell(shared: &Shared, number: CellNumber) {
+    let dir = shared.layout.cell(number);
+    let mut runtimes = lock(&shared.runtimes);
+    let Some(runtime) = runtimes.get_mut(usize::from(number.get())) else { return };
+    let kept = runtime.keep(&dir, &shared.settings, Instant::now(), || may_read(shared, number));
+    if let Err(error) = kept {
+        shared.status().alarm(now(), "nginx", &format!("cell {number}: {error}"));
+    }
+}
+
 pub(crate) fn keep_once(shared: &Shared) {
     for (at, number) in CellNumber::first(u8::try_from(shared.settings.cells.len()).unwrap_or(u8::MAX))
         .into_iter()
@@ -30,15 +44,9 @@ pub(crate) fn keep_once(shared: &Shared) {
     {
         let dir = shared.layout.cell(number);
         let want = lock(&shared.wanted).get(&number).copied();
-        let mut runtimes = lock(&shared.runtimes);
-        let Some((runtime, settings)) = runtimes.get_mut(at).zip(shared.settings.cells.get(at)) else {
-            continue;
-        };
-        if let Err(error) = runtime.keep(&dir, &shared.settings, Instant::now()) {
-            shared.status().alarm(now(), "nginx", &format!("cell {number}: {error}"));
-        }
-        let pid = runtime.master();
-        drop(runtimes);
+        keep_cell(shared, number);
+        let Some(settings) = shared.settings.cells.get(at) else { continue };
+        let pid = lock(&shared.runtimes).get(at).and_then(Runtime::master);
         let probed = want.and_then(|want| probe::generation(&dir, want).ok());
         let (http_ready, https_ready) = (process::accepts(&settings.http), process::accepts(&settings.https));
         let mut status = shared.status();
@@ -50,6 +58,17 @@ pub(crate) fn keep_once(shared: &Shared) {
             }
         }
     }
+}
+
+/// Whether what a cell would read of the disk is what was written there. Where it is not, it is written anew.
+fn may_read(shared: &Shared, cell: CellNumber) -> bool {
+    let Some(key) = shared.state_key.get() else { return true };
+    let found = Cell::inspect(&shared.layout.cell(cell), cell, Arc::clone(key), Pace::FREE);
+    let holds = found.is_ok_and(|(_, damage)| damage.is_empty());
+    if !holds {
+        lock(&shared.suspects).insert(Suspect::Cell(cell));
+    }
+    holds
 }
 
 pub(crate) fn keep_loop(shared: &Shared) {
@@ -78,6 +97,7 @@ pub(crate) fn write_status(shared: &Shared) {
     drop(status);
     let (path, beside) = (shared.layout.status(), disk::beside(&shared.layout.status()));
     if let Err(error) = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, &path)) {
+        disk::discard(&beside);
         tracing::warn!(%error, "cannot write the status");
     }
 }
@@ -97,6 +117,7 @@ pub(crate) fn heartbeat_loop(shared: &Shared) {
         let body = heartbeat::heartbeat(&shared.status(), sequence, &workers, now());
         match control.heartbeat(&body) {
             Ok(answer) => {
+                shared.status().damaged.told(&body.damaged);
                 let (least, most) = HEARTBEAT_RANGE_SECONDS;
                 every = Duration::from_secs(u64::from(answer.heartbeat_seconds.clamp(least, most)));
                 let apart = answer.at.as_millis().abs_diff(now().as_millis());
@@ -142,6 +163,9 @@ fn restart_cell(shared: &Shared, work: Option<Work>) -> TaskResult {
     };
     let Some(Work::CellRestart { cell }) = work else { return failed("this is no restart".to_owned()) };
     let dir = shared.layout.cell(cell);
+    if !may_read(shared, cell) {
+        return failed("what it would serve is damaged on the disk and is written anew first".to_owned());
+    }
     let started = match lock(&shared.runtimes).get_mut(usize::from(cell.get())) {
         Some(runtime) => {
             let before = runtime.master();

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::command::{Aside, Command, Meta, Outcome};
 use crate::config::{Config, Unusable};
+use crate::edge::add_signing_key;
 use crate::mail::MailAddress;
 use crate::people::digest::DigestKeys;
 use crate::people::password;
@@ -26,6 +27,7 @@ use crate::secret::Secret;
 use crate::serve::Log;
 use crate::store::renew_log_id;
 use crate::token;
+use crate::vault::Vault;
 
 /// Octets of a password that are read, at most: more than any has.
 const PASSWORD_MAX_BYTES: usize = 4_096;
@@ -96,6 +98,18 @@ pub enum AdminCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Add a key to those that sign what edges are told, and print its id
+    ///
+    /// Every running process knows it at once, and edges take it over with their next page. It signs in place of the
+    /// former one as soon as every enabled edge has said that it pins it; the former ones stay good.
+    #[command(after_help = "Examples:
+  headwater admin rotate-signing-key
+  headwater --config /etc/headwater/headwater.toml admin rotate-signing-key --json")]
+    RotateSigningKey {
+        /// Print {"key": …, "public": …, "waits_for": […]}
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// How the new identity of a log is asked for.
@@ -124,7 +138,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub async fn run(file: Option<&Path>, command: AdminCommand) -> Result<()> {
     let config = Config::load(file)?;
     let log = Log::open(&config).await?;
-    let made = make(&log, &DigestKeys::open(&config), command).await;
+    let made = match command {
+        AdminCommand::RotateSigningKey { json } => rotate_signing_key(&log, &config, json).await,
+        command => make(&log, &DigestKeys::open(&config), command).await,
+    };
     log.close().await;
     let (alone, whole) = made?;
     match whole {
@@ -132,6 +149,21 @@ pub async fn run(file: Option<&Path>, command: AdminCommand) -> Result<()> {
         None => println!("{}", alone.expose()),
     }
     Ok(())
+}
+
+async fn rotate_signing_key(log: &Log, config: &Config, json: bool) -> Result<(Secret, Option<Value>)> {
+    let vault = Vault::open(config)?;
+    let added = add_signing_key(&log.pool, &vault).await;
+    let (public, waits_for) = added.context("the keys that sign stay as they are")?;
+    let key = public.id().to_string();
+    if waits_for.is_empty() {
+        tracing::warn!(%key, "the new key signs from now on");
+    } else {
+        let edges = waits_for.join(", ");
+        tracing::warn!(%key, %edges, "the new key signs once these edges have said that they pin it");
+    }
+    let whole = json.then(|| json!({"key": key, "public": public.to_string(), "waits_for": waits_for}));
+    Ok((Secret::new(key), whole))
 }
 
 /// What to print alone, and the JSON when that was asked for.
@@ -177,6 +209,7 @@ async fn make(log: &Log, keys: &DigestKeys, command: AdminCommand) -> Result<(Se
             tracing::warn!(log = %id, "the log has a new identity: readers of its events begin anew");
             Ok((Secret::new(id.to_string()), json.then(|| json!({"log_id": id}))))
         }
+        AdminCommand::RotateSigningKey { .. } => bail!("this needs the secret key file"),
     }
 }
 

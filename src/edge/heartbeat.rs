@@ -32,9 +32,9 @@ pub(super) async fn beat(
     }
     let (edge, source) = (live.edge.as_uuid(), live.peer.source());
     let mut tx = control.app.pool.begin().await?;
-    let known: Option<Json<Watch>> =
-        sqlx::query_scalar(sql::LOCK_HEARTBEAT).bind(edge).fetch_optional(&mut *tx).await?;
-    let mut watch = known.map(|Json(watch)| watch).unwrap_or_default();
+    let known: Option<(Json<Watch>, i64)> =
+        sqlx::query_as(sql::LOCK_HEARTBEAT).bind(edge).fetch_optional(&mut *tx).await?;
+    let (mut watch, damaged) = known.map(|(Json(watch), damaged)| (watch, damaged)).unwrap_or_default();
     let sign = watch.observe(heartbeat.sequence.get(), &source, now);
     let query = sqlx::query(sql::PUT_HEARTBEAT).bind(edge).bind(&live.serial);
     let query = query.bind(heartbeat.sequence.as_i64()).bind(&source).bind(Json(heartbeat));
@@ -46,6 +46,7 @@ pub(super) async fn beat(
     let is_old_key: bool = query.fetch_one(&mut *tx).await?;
     tx.commit().await?;
     metrics::counter!("cdn_edge_heartbeats_total").increment(1);
+    note_damage(live, heartbeat, damaged);
     if let Some(sign) = is_old_key.then_some(CloneSign::Keys).or(sign)
         && !live.is_cloned
     {
@@ -57,6 +58,16 @@ pub(super) async fn beat(
         heartbeat_seconds: control.app.config.edge_control.heartbeat_seconds,
         has_tasks: false,
     })
+}
+
+/// What was found damaged since the last heartbeat stands in the log of this process, also when it is whole again.
+fn note_damage(live: &Live, heartbeat: &Heartbeat, before: i64) {
+    let more = i64::from(heartbeat.damaged_count).saturating_sub(before);
+    if let (Ok(more @ 1..), Some(newest)) = (u64::try_from(more), heartbeat.damaged.last()) {
+        let (file, domain) = (&newest.file, newest.domain.as_deref().unwrap_or_default());
+        tracing::warn!(edge = %live.edge, more, file, domain, "files on the disk of an edge do not hold");
+        metrics::counter!("cdn_edge_damaged_total").increment(more);
+    }
 }
 
 async fn report_clone(control: &Control, live: &Live, sign: CloneSign) -> Result<(), Problem> {
@@ -79,7 +90,7 @@ pub(super) async fn applied(control: &Control, live: &Live, applied: &Applied) -
     }
     let standing = Standing::read(&control.app.pool).await?;
     if (applied.epoch, applied.sequence) > (standing.epoch, standing.head) {
-        return Err(unprocessable("ahead", "there is no such change yet"));
+        return Err(standing.told(unprocessable("ahead", "there is no such change yet")));
     }
     let query = sqlx::query(sql::PUT_ACK).bind(live.edge.as_uuid()).bind(i16::from(applied.cell.get()));
     let query = query.bind(applied.epoch.as_i64()).bind(applied.sequence.as_i64());

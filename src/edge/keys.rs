@@ -6,7 +6,9 @@ use headwater_edge_wire::checksum::Checksum;
 use headwater_edge_wire::ids::{CertificateId, EdgeId, Version};
 use headwater_edge_wire::seal::{ContentKey, SealedKey};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
-use headwater_edge_wire::sign::{Context, KeyRing, PublicKey, SignError, Signature, SigningKey};
+use headwater_edge_wire::sign::{
+    Context, KEY_RING_MAX, KeyRing, PublicKey, SignError, Signature, SigningKey,
+};
 use headwater_projections::edge::KeyName;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
@@ -31,9 +33,74 @@ const FIRST: i32 = 1;
 pub struct Signer {
     pub(super) key: SigningKey,
     pub(super) ring: KeyRing,
+    of: Standing,
+}
+
+/// The keys there are, by version, and which of them signs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    ring: Vec<(i32, PublicKey)>,
+    signs: i32,
+}
+
+impl Standing {
+    /// Reads it. A key that was added signs once every edge that is answered has said that it pins it: until then it is
+    /// only told of, in the ring of each page. The first key signs at once.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(super) async fn read(pool: &PgPool) -> Result<Option<Self>, EdgeError> {
+        let found: Vec<(i32, Vec<u8>)> =
+            sqlx::query_as(sql::PUBLIC_KEYS).bind(SIGNING_KEY).bind(ONLY).fetch_all(pool).await?;
+        let mut ring = Vec::new();
+        for (version, public) in found {
+            let public: [u8; 32] = public.try_into().map_err(|_| EdgeError::Odd("public key"))?;
+            ring.push((version, PublicKey::from_bytes(public)));
+        }
+        let Some((mut signs, _)) = ring.first().copied() else { return Ok(None) };
+        for (version, public) in ring.iter().skip(1).rev() {
+            if lacking(pool, public).await?.is_empty() {
+                signs = *version;
+                break;
+            }
+        }
+        Ok(Some(Self { ring, signs }))
+    }
+}
+
+/// The names of the edges that are answered and have not said that they pin a key.
+async fn lacking(pool: &PgPool, key: &PublicKey) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(sql::WITHOUT_KEY).bind(key.id().to_string()).fetch_all(pool).await
+}
+
+/// Adds a key to the ring: its public half, and the edges that must pin it before it signs.
+///
+/// # Errors
+/// When the ring is full, the key file cannot be used, or the database does not answer.
+pub async fn add_signing_key(pool: &PgPool, vault: &Vault) -> Result<(PublicKey, Vec<String>), EdgeError> {
+    // The first one, where there is none yet.
+    let ring = load_signer(pool, vault).await?.of.ring;
+    if ring.len() >= KEY_RING_MAX {
+        return Err(SignError::Ring.into());
+    }
+    let key = SigningKey::generate()?;
+    let (public, seed) = (key.public()?, key.seed()?);
+    let version = ring.last().map_or(FIRST, |(version, _)| version + 1);
+    put(pool, vault, place(SIGNING_KEY, ONLY, version), public.as_bytes(), seed.expose()).await?;
+    // Somebody who came first has another key under this number.
+    let stored = Standing::read(pool).await?.ok_or(EdgeError::Odd("signing key"))?;
+    if !stored.ring.contains(&(version, public)) {
+        return Err(EdgeError::Odd("signing key: another one was added at this moment"));
+    }
+    Ok((public, lacking(pool, &public).await?))
 }
 
 impl Signer {
+    /// Whether these are the keys that it was opened from.
+    pub(super) fn stands(&self, now: &Standing) -> bool {
+        self.of == *now
+    }
+
     /// Signs an artifact.
     ///
     /// # Errors
@@ -73,22 +140,21 @@ pub async fn signer(app: &App) -> Result<Signer, EdgeError> {
 }
 
 pub(super) async fn load_signer(pool: &PgPool, vault: &Vault) -> Result<Signer, EdgeError> {
-    let mut stored = versions(pool, SIGNING_KEY, ONLY).await?;
-    if stored.is_empty() {
+    let mut known = Standing::read(pool).await?;
+    if known.is_none() {
         let key = SigningKey::generate()?;
         let (public, seed) = (key.public()?, key.seed()?);
         put(pool, vault, place(SIGNING_KEY, ONLY, FIRST), public.as_bytes(), seed.expose()).await?;
-        stored = versions(pool, SIGNING_KEY, ONLY).await?;
+        known = Standing::read(pool).await?;
     }
-    let mut ring = Vec::new();
-    for one in &stored {
-        let public: &[u8; 32] = one.public.as_slice().try_into().map_err(|_| EdgeError::Odd("public key"))?;
-        ring.push(PublicKey::from_bytes(*public));
-    }
-    let newest = stored.last().ok_or(EdgeError::Odd("signing key"))?;
-    let seed = vault.unseal(place(SIGNING_KEY, ONLY, newest.version), &newest.sealed)?;
+    let of = known.ok_or(EdgeError::Odd("signing key"))?;
+    let stored = versions(pool, SIGNING_KEY, ONLY).await?;
+    let stored = stored.into_iter().find(|one| one.version == of.signs);
+    let stored = stored.ok_or(EdgeError::Odd("signing key"))?;
+    let seed = vault.unseal(place(SIGNING_KEY, ONLY, stored.version), &stored.sealed)?;
     let key = SigningKey::from_seed(&array(&seed)?)?;
-    Ok(Signer { key, ring: KeyRing::new(ring)? })
+    let ring = KeyRing::new(of.ring.iter().map(|(_, public)| *public).collect())?;
+    Ok(Signer { key, ring, of })
 }
 
 /// The certificate of the identity authority, as DER. The first call of a platform makes the authority.

@@ -11,22 +11,23 @@ use headwater_edge_wire::manifest::{
     Descriptor, LiveDescriptor, PAGE_DESCRIPTORS_MAX, PAGE_MAX_BYTES, PAGE_SCHEMA, Page, SignedPage,
     Tombstone, True,
 };
-use headwater_edge_wire::protocol::ManifestQuery;
+use headwater_edge_wire::protocol::{AHEAD_EPOCH, AHEAD_HEAD, ManifestQuery};
 use headwater_edge_wire::seal::{ContentKey, SEALED_MAX_BYTES, SealedContentKey, SealedKey};
-use headwater_edge_wire::sign::{Context, KeyId, KeyRing, Signature, SignatureValue};
+use headwater_edge_wire::sign::{Context, KeyId, Signature, SignatureValue};
 use headwater_edge_wire::time::Timestamp;
 use headwater_projections::edge::KeyName;
 use sqlx::Row;
 use sqlx::postgres::{PgExecutor, PgPool, PgRow};
 use sqlx::types::Json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::peer::Live;
 use super::routes::Control;
-use super::{EdgeError, keys, sql};
+use super::{EdgeError, Signer, keys, sql};
 use crate::http::Problem;
 
 /// For how long a page may be activated. Clocks of edges may be wrong by half of it.
@@ -53,6 +54,11 @@ impl Standing {
         Ok(Self { epoch: Epoch::try_from(epoch)?, head: Sequence::try_from(head)? })
     }
 
+    /// Says to an edge that holds more where the changes end.
+    pub(super) fn told(self, problem: Problem) -> Problem {
+        problem.with(AHEAD_EPOCH, self.epoch.get()).with(AHEAD_HEAD, self.head.get())
+    }
+
     /// The same up to the first change after this one that nobody has signed yet: it must not be passed over.
     pub(super) async fn signed(self, pool: impl PgExecutor<'_>, after: Sequence) -> Result<Self, EdgeError> {
         let unsigned: i64 = sqlx::query_scalar(sql::UNSIGNED).bind(after.as_i64()).fetch_one(pool).await?;
@@ -68,7 +74,7 @@ impl Standing {
 pub(super) struct Frame {
     edge: EdgeId,
     standing: Standing,
-    ring: KeyRing,
+    signer: Arc<Signer>,
     content_key: SealedContentKey,
     opened: ContentKey,
     issued_at: Timestamp,
@@ -81,7 +87,7 @@ impl Frame {
         Ok(Self {
             edge: live.edge,
             standing,
-            ring: control.signer.ring.clone(),
+            signer: control.app.signer.current(&control.app).await?,
             content_key: key.seal_to(version, live.edge, &live.sealing_key)?,
             opened: key,
             issued_at: Timestamp::from_millis(control.app.clock.now().as_millis()),
@@ -114,11 +120,11 @@ impl Frame {
             head: self.standing.head,
             issued_at: self.issued_at,
             expires_at: self.issued_at.plus(PAGE_LIFE),
-            keys: self.ring.clone(),
+            keys: self.signer.ring.clone(),
             content_key: self.content_key.clone(),
             descriptors,
         };
-        Ok((through, page.sign(&control.signer.key, context)?))
+        Ok((through, page.sign(&self.signer.key, context)?))
     }
 
     /// The keys of the certificates of a page, each sealed for this edge alone. One that cannot be had is left out: then
@@ -232,7 +238,7 @@ pub(super) async fn answer(
         let after = if is_current { query.after } else { Sequence::ZERO };
         if after > standing.head {
             let detail = "the edge holds changes that are not known here yet: come again";
-            return Err(Problem::unavailable(detail).retry_after(BEHIND_RETRY));
+            return Err(standing.told(Problem::unavailable(detail)).retry_after(BEHIND_RETRY));
         }
         let placed = placed_at(pool, live.edge).await?;
         // A page that begins beyond what the edge has is a gap to it, which a snapshot closes.

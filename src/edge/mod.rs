@@ -24,7 +24,7 @@ pub mod sql;
 mod streams;
 pub mod token;
 
-pub use keys::{Signer, authority_certificate, signer};
+pub use keys::{Signer, add_signing_key, authority_certificate, signer};
 pub use listener::{bind, run};
 pub use polls::Polls;
 

@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::authority::Authority;
-use super::keys::{self, Signer};
+use super::keys;
 use super::peer::{Live, peer};
 use super::polls::Polls;
 use super::rate::Rate;
@@ -44,7 +44,6 @@ pub(super) struct Parts {
     pub(super) app: App,
     pub(super) vault: Vault,
     pub(super) authority: Authority,
-    pub(super) signer: Signer,
     /// By address.
     pub(super) registrations: Rate<IpAddr>,
     /// By identity.
@@ -71,10 +70,10 @@ impl Control {
     /// Opens the key ring, and makes the keys that there are not yet.
     pub(super) async fn open(app: App) -> Result<Self, EdgeError> {
         let vault = Vault::open(&app.config)?;
+        app.signer.current(&app).await?;
         let settings = &app.config.edge_control;
         Ok(Self(Arc::new(Parts {
             authority: keys::load_authority(&app.pool, &vault).await?,
-            signer: keys::load_signer(&app.pool, &vault).await?,
             registrations: Rate::new(settings.registrations_per_hour, HOUR),
             renewals: Rate::new(settings.registrations_per_hour, HOUR),
             requests: Rate::new(settings.requests_per_minute, MINUTE),

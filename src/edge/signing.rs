@@ -1,13 +1,16 @@
-//! Who signs what is published to edges, as this process knows it: the key is opened once. While it cannot be, what is
-//! published stays unsigned, no edge is told of it, and it is signed as soon as the key is there.
+//! Who signs what is published to edges, as this process knows it. Which keys there are and which of them signs is asked
+//! of the database for every page, so a key that was added counts in every process at once; it is opened once. While it
+//! cannot be, what is published stays unsigned, no edge is told of it, and it is signed as soon as the key is there.
 
 use headwater_edge_wire::checksum::Checksum;
-use headwater_edge_wire::sign::{PublicKey, Signature};
+use headwater_edge_wire::sign::Signature;
 use headwater_projections::edge::{Edge, Sign};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
 
+use arc_swap::ArcSwapOption;
+
+use super::keys::Standing;
 use super::{EdgeError, Signer, signer};
 use crate::app::App;
 
@@ -18,7 +21,7 @@ const CHUNK_MAX_ARTIFACTS: i64 = 500;
 
 /// The platform's signer, once this process has it.
 #[derive(Clone, Default)]
-pub struct PlatformSigner(Arc<OnceCell<Signer>>);
+pub struct PlatformSigner(Arc<ArcSwapOption<Signer>>);
 
 impl std::fmt::Debug for PlatformSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,47 +30,33 @@ impl std::fmt::Debug for PlatformSigner {
 }
 
 impl PlatformSigner {
-    /// Opens the key, where that was not done yet.
+    /// The keys of now, opened where they were not yet.
     ///
     /// # Errors
     /// When the key file cannot be used, or the database does not answer.
-    pub async fn open(&self, app: &App) -> Result<(), EdgeError> {
-        self.0.get_or_try_init(|| signer(app)).await.map(|_| ())
-    }
-}
-
-impl PlatformSigner {
-    /// Signs where every stream of the log ends.
-    ///
-    /// # Errors
-    /// When the key is not open, or the library fails.
-    pub fn sign_heads(&self, root: &[u8; 32]) -> Result<Signature, EdgeError> {
-        Ok(self.opened()?.sign_heads(root)?)
-    }
-
-    /// The public half of the key that signs.
-    ///
-    /// # Errors
-    /// When the key is not open, or the library fails.
-    pub fn public(&self) -> Result<PublicKey, EdgeError> {
-        Ok(self.opened()?.public()?)
-    }
-
-    fn opened(&self) -> Result<&Signer, EdgeError> {
-        self.0.get().ok_or(EdgeError::Odd("signing key"))
+    pub async fn current(&self, app: &App) -> Result<Arc<Signer>, EdgeError> {
+        let (held, now) = (self.0.load_full(), Standing::read(&app.pool).await?);
+        if let (Some(held), Some(now)) = (held, now)
+            && held.stands(&now)
+        {
+            return Ok(held);
+        }
+        let opened = Arc::new(signer(app).await?);
+        self.0.store(Some(Arc::clone(&opened)));
+        Ok(opened)
     }
 }
 
 impl Sign for PlatformSigner {
     fn sign(&self, checksum: &Checksum) -> Result<Option<Signature>, sqlx::Error> {
-        let Some(signer) = self.0.get() else { return Ok(None) };
+        let Some(signer) = self.0.load_full() else { return Ok(None) };
         signer.sign_artifact(checksum).map(Some).map_err(|error| sqlx::Error::Encode(error.into()))
     }
 }
 
 /// The projection `edge` as this process runs it.
 pub async fn projection(app: &App) -> Edge {
-    if let Err(error) = app.signer.open(app).await {
+    if let Err(error) = app.signer.current(app).await {
         tracing::info!(%error, "what is published to edges is not signed yet");
     }
     let (signer, moved) = (Arc::new(app.signer.clone()), app.published.sender());
@@ -93,7 +82,7 @@ pub async fn run(app: App, edge: Edge) {
 }
 
 async fn look(app: &App, edge: &Edge) -> Result<usize, EdgeError> {
-    app.signer.open(app).await?;
+    app.signer.current(app).await?;
     let mut transaction = app.pool.begin().await?;
     let signed = edge.sign_unsigned(&mut transaction, CHUNK_MAX_ARTIFACTS).await?;
     transaction.commit().await?;

@@ -4,6 +4,14 @@
 pub(super) const SECRETS: &str =
     "select version, public, sealed from sealed_secrets where kind = $1 and id = $2 order by version";
 
+/// $1 kind, $2 id: what everybody may know of each.
+pub(super) const PUBLIC_KEYS: &str =
+    "select version, public from sealed_secrets where kind = $1 and id = $2 order by version";
+
+/// $1 id of a key: the edges that are answered and have not said that they pin it.
+pub(super) const WITHOUT_KEY: &str = "select e.name from desired.edges e left join edge.heartbeats h on h.edge_id = e.id \
+     where e.enabled and e.identity_serial is not null and not coalesce(h.body->'keys' ? $1, false) order by e.name";
+
 /// $1 kind, $2 ids, $3 versions, pairwise.
 pub(super) const SOME_SECRETS: &str = "select s.id, s.version, s.sealed from unnest($2::text[], $3::integer[]) as n(id, version) \
      join sealed_secrets s on s.kind = $1 and s.id = n.id and s.version = n.version";
@@ -56,8 +64,9 @@ pub(super) const IS_LIVE: &str = "select exists (select from edge_identities \
 pub(super) const PUT_IDENTITY: &str = "insert into edge_identities \
      (serial, edge_id, key, sealing_key, token, certificate, not_after) values ($1, $2, $3, $4, $5, $6, $7)";
 
-/// $1 edge: what is remembered between heartbeats.
-pub(super) const LOCK_HEARTBEAT: &str = "select watch from edge.heartbeats where edge_id = $1 for update";
+/// $1 edge: what is remembered between heartbeats, and how many damaged files the last one told of.
+pub(super) const LOCK_HEARTBEAT: &str = "select watch, coalesce((body->>'damaged_count')::bigint, 0) \
+     from edge.heartbeats where edge_id = $1 for update";
 
 /// $1 edge, $2 serial, $3 sequence, $4 source, $5 body, $6 watch, $7 seconds for which it counts.
 pub(super) const PUT_HEARTBEAT: &str = "insert into edge.heartbeats as h (edge_id, at, fresh_until, serial, sequence, source, body, watch) \
@@ -125,6 +134,8 @@ pub(super) const PUT_REFUSALS: &str = "insert into edge.refusals as f (edge_id, 
 /// Every statement.
 pub const ALL: &[&str] = &[
     SECRETS,
+    PUBLIC_KEYS,
+    WITHOUT_KEY,
     SOME_SECRETS,
     FORGET_KEYS,
     NEWEST_SECRET,

@@ -99,8 +99,8 @@ fn line<T: Serialize>(value: &T, hasher: &mut blake3::Hasher) -> Result<String, 
 /// The lines of now, piece by piece, of one snapshot; the last piece comes with what was signed.
 fn lines(app: App) -> impl Stream<Item = Result<(String, Option<Signed>), HeadsError>> + Send {
     try_stream! {
-        app.signer.open(&app).await?;
-        let key = app.signer.public()?;
+        let signer = app.signer.current(&app).await?;
+        let key = signer.public().map_err(EdgeError::from)?;
         let mut snapshot = app.pool.begin_with(sql::SNAPSHOT).await?;
         let row = sqlx::query(sql::HEADS_OPENING).fetch_one(&mut *snapshot).await?;
         let opening = Opening {
@@ -134,7 +134,7 @@ fn lines(app: App) -> impl Stream<Item = Result<(String, Option<Signed>), HeadsE
         }
         snapshot.rollback().await?;
         let root = *hasher.finalize().as_bytes();
-        let signature = app.signer.sign_heads(&root)?;
+        let signature = signer.sign_heads(&root).map_err(EdgeError::from)?;
         let closing = Closing { root: hex::encode(root), signature: signature.to_string() };
         out.push_str(&serde_json::to_string(&closing)?);
         out.push('\n');

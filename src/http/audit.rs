@@ -196,7 +196,7 @@ async fn signed(
     if Form::of(&headers) == Form::Lines {
         let busy = |_| Problem::unavailable("the heads are being exported already");
         let permit = HEADS.clone().try_acquire_owned().map_err(busy)?;
-        app.signer.open(&app).await?;
+        app.signer.current(&app).await?;
         record(&app, &who, &parts, "heads", "application/x-ndjson", &Question::default()).await?;
         let lines = heads::export(app).map(move |piece| {
             let _held_until_the_end = &permit;

@@ -57,7 +57,8 @@ struct Status {
     lanes: Vec<LaneStatus>,
     /// What is paused.
     paused: Vec<PauseStatus>,
-    /// Enabled edges that are silent, whose identity ends soon, or is used twice.
+    /// Enabled edges that are silent, whose identity ends soon or is used twice, whose disk is damaged, or that hold
+    /// changes which this log does not know.
     edges: Vec<StaleEdge>,
     /// Why DNS may send visitors to edges that are not ready, or to none.
     placement: Vec<String>,
@@ -95,6 +96,24 @@ async fn get(
 async fn placed(app: &App) -> Result<Vec<String>, Problem> {
     let facts = placement::load(&app.pool).await?;
     Ok(placement::alarms(&facts, app.config.sites.platform_zone.as_ref()))
+}
+
+/// What an edge says of its own host.
+fn host_problems(edge: &StaleEdge) -> Vec<String> {
+    let (name, mut problems) = (&edge.name, Vec::new());
+    if let Some(first) = edge.damaged.first() {
+        let more = match edge.damaged.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more files"),
+        };
+        problems.push(format!(
+            "the disk of the edge {name} is damaged: {first}{more}; it serves what it had read and makes them whole again"
+        ));
+    }
+    if let Some(what) = &edge.ahead {
+        problems.push(format!("the edge {name} is ahead of this log: {what}"));
+    }
+    problems
 }
 
 fn problems(status: &Status) -> Vec<String> {
@@ -174,6 +193,7 @@ fn problems(status: &Status) -> Vec<String> {
                 .push(format!("the identity of the edge {name} seems to be used twice ({sign}): rotate it"));
         }
     }
+    problems.extend(status.edges.iter().flat_map(host_problems));
     problems.extend(status.placement.iter().cloned());
     problems
 }

@@ -5,6 +5,8 @@ mod access;
 mod agent;
 mod certificates;
 mod enrol;
+mod faults;
 mod lab;
 mod pages;
+mod ring;
 mod secrets;

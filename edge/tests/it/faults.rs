@@ -1,5 +1,6 @@
 //! A host that fails: no room on the disk, a clock that is wrong. What is served stays, it is told, and it mends by itself.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::support::control::Control;
@@ -46,6 +47,52 @@ fn without_room_the_last_good_state_serves_and_what_was_missed_comes_later() {
     assert!(raised.unwrap().success());
     until("what was missed is applied", SOON * 2, || control.is_applied());
     assert_eq!((edge.get(0, &host(1, 1)), edge.get(0, &host(1, 2))), (Some(421), Some(200)));
+    let verified = edge.command().args(["verify", "--json"]).output().unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+/// What is left of work that did not come to its end, in the state directory.
+fn half_written(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let is_half = name.starts_with('.') || ["draft", "scratch", "lines.jsonl"].contains(&name.as_str());
+        if is_half && name != ".status.json.new" {
+            found.push(path.clone());
+        }
+        if entry.file_type().unwrap().is_dir() && !["run", "log", "cache"].contains(&name.as_str()) {
+            half_written(&path, found);
+        }
+    }
+}
+
+/// Every write, flush and rename fails as on a full disk, after half of what was to be written.
+#[test]
+fn a_full_disk_changes_nothing_leaves_nothing_and_is_told() {
+    let (control, mut edge) = settled();
+    let flag = edge.state().with_file_name("full");
+    edge.kill();
+    edge.start_as(Some(("HEADWATER_EDGE_FULL", flag.to_str().unwrap())), "");
+    let beats = control.lock().heartbeats.len();
+    until("it is taken over", SOON, || {
+        control.lock().heartbeats.len() > beats + 1 && edge.master(0).is_some()
+    });
+    std::fs::write(&flag, "").unwrap();
+    let keyed = edge.domain_with_key(&control, 2, 1);
+    control.lock().publish(&keyed, |_, _| {});
+    control.lock().publish(&edge.domain(1, 2), |_, _| {});
+    until("it is told", SOON, || told(&control).contains("disk_full: the disk is full: cannot write"));
+    assert_eq!((edge.get(0, &host(1, 1)), edge.get(0, &host(1, 2))), (Some(200), Some(421)));
+    // It has tried more than once, and nothing piles up.
+    let tries = || edge.log().matches("disk_full").count();
+    until("it tries again", SOON, || tries() > 2);
+    let mut left = Vec::new();
+    half_written(&edge.state(), &mut left);
+    assert_eq!(left, Vec::<PathBuf>::new());
+    assert!(!control.is_applied() && edge.get(0, &host(1, 1)) == Some(200));
+    std::fs::remove_file(&flag).unwrap();
+    until("there is room, and what was missed is applied", SOON * 2, || control.is_applied());
+    assert_eq!((edge.get(0, &host(1, 1)), edge.get(0, &host(1, 2))), (Some(421), Some(200)));
+    until("it is told no longer", SOON, || !told(&control).contains("disk"));
     let verified = edge.command().args(["verify", "--json"]).output().unwrap();
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }

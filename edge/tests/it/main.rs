@@ -6,6 +6,7 @@
 
 mod boot;
 mod crash;
+mod damage;
 mod delivery;
 mod faults;
 mod hostile;
@@ -13,3 +14,4 @@ mod rotation;
 mod scale;
 mod support;
 mod tasks;
+mod unit;

@@ -12,7 +12,7 @@ use crate::ids::{AgentVersion, CELLS_PER_EDGE_MAX, CellNumber, DomainId, EdgeId,
 use crate::manifest::PAGE_DESCRIPTORS_MAX;
 use crate::seal::SealingPublicKey;
 use crate::secret::SecretBytes;
-use crate::sign::KeyRing;
+use crate::sign::{KEY_RING_MAX, KeyId, KeyRing};
 use crate::time::Timestamp;
 
 /// The most bytes of a registration.
@@ -25,6 +25,10 @@ pub const REQUEST_MAX_BYTES: usize = 512 << 10;
 pub const HEARTBEAT_ORIGINS_MAX: usize = 1_000;
 /// The most domains whose security counts one heartbeat tells.
 pub const HEARTBEAT_SECURITY_MAX: usize = 200;
+/// The most damaged files that one heartbeat names.
+pub const HEARTBEAT_DAMAGED_MAX: usize = 20;
+/// The longest name of a damaged file.
+pub const FILE_MAX_BYTES: usize = 255;
 /// The most refusals of one report: a page cannot cause more.
 pub const REFUSED_MAX: usize = PAGE_DESCRIPTORS_MAX;
 /// The longest text about a refusal or a result.
@@ -33,6 +37,11 @@ pub const DETAIL_MAX_BYTES: usize = 1_000;
 pub const CODE_MAX_BYTES: usize = 64;
 /// The longest wait for a change of the manifest.
 pub const MANIFEST_WAIT_MAX_SECONDS: u32 = 30;
+
+/// The members of a problem that say, to an edge which holds more, where the changes end: in which epoch, and at which.
+pub const AHEAD_EPOCH: &str = "epoch";
+/// See [`AHEAD_EPOCH`].
+pub const AHEAD_HEAD: &str = "head";
 
 /// Why a body is refused. It never quotes the body, which may hold a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -214,6 +223,59 @@ pub struct Heartbeat {
     /// What was held back, for the domains with the most.
     #[serde(default)]
     pub security: Vec<SecurityReport>,
+    /// The newest change that the edge has taken, which it never goes back from; nothing before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Holds>,
+    /// The keys that it pins: what is signed by another one, it refuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyId>,
+    /// What on its disk does not hold, the oldest first; the good copies are fetched or written again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamageReport>,
+    /// How many files there are of those, the ones that are not named included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub damaged_count: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// How far an edge has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The last change in it.
+    pub sequence: Sequence,
+}
+
+/// A file of an edge that does not hold. What it serves was read before and proven.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamageReport {
+    /// The file, in the state directory.
+    pub file: String,
+    /// Whose it is, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Of which revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+    /// When it was found.
+    pub since: Timestamp,
+    /// Whether it is whole again: told once, so that no damage goes untold.
+    #[serde(default)]
+    pub mended: bool,
+}
+
+impl DamageReport {
+    /// A report within the bounds of a heartbeat: what is too long is cut.
+    pub fn new(file: &str, domain: Option<(&str, Revision)>, since: Timestamp, mended: bool) -> Self {
+        let (domain, revision) = domain.unzip();
+        let domain = domain.map(|name| cut(name, crate::text::NAME_MAX_BYTES).to_owned());
+        Self { file: cut(file, FILE_MAX_BYTES).to_owned(), domain, revision, since, mended }
+    }
 }
 
 /// How a cell is.
@@ -287,6 +349,12 @@ impl Body for Heartbeat {
         at_most("cells", self.cells.len(), usize::from(CELLS_PER_EDGE_MAX))?;
         at_most("origins", self.origins.len(), HEARTBEAT_ORIGINS_MAX)?;
         at_most("security", self.security.len(), HEARTBEAT_SECURITY_MAX)?;
+        at_most("keys", self.keys.len(), KEY_RING_MAX)?;
+        at_most("damaged", self.damaged.len(), HEARTBEAT_DAMAGED_MAX)?;
+        self.damaged.iter().try_for_each(|damage| {
+            at_most("file", damage.file.len(), FILE_MAX_BYTES)?;
+            at_most("domain", damage.domain.as_ref().map_or(0, String::len), crate::text::NAME_MAX_BYTES)
+        })?;
         at_most("agent.version", self.agent.version.len(), CODE_MAX_BYTES)?;
         let details = self.cells.iter().map(|cell| &cell.detail);
         let details = details.chain(self.origins.iter().map(|origin| &origin.detail));

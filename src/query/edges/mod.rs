@@ -1,5 +1,6 @@
 //! Edges with what was last heard of them, their cells, and the pools.
 
+pub mod faults;
 pub mod sql;
 
 use std::collections::BTreeMap;
@@ -237,13 +238,21 @@ pub struct Refusal {
     pub at: Timestamp,
 }
 
-/// The newest refusals of an edge that are still about what is desired.
+/// The newest refusals of an edge that are still about what is desired, after what is wrong with its host.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn refusals(pool: &PgPool, edge: EdgeId) -> Result<Vec<Refusal>, sqlx::Error> {
     let query = sqlx::query(sql::REFUSALS).bind(edge.as_uuid()).bind(REFUSALS_MAX_COUNT);
-    query.fetch_all(pool).await?.iter().map(refusal).collect()
+    let mut all = Vec::new();
+    for (_, faults) in faults::as_refusals(pool, &[edge]).await? {
+        all.extend(faults.into_iter().map(|(_, refusal)| refusal));
+    }
+    for row in query.fetch_all(pool).await? {
+        all.push(refusal(&row)?);
+    }
+    all.truncate(usize::try_from(REFUSALS_MAX_COUNT).unwrap_or(usize::MAX));
+    Ok(all)
 }
 
 fn refusal(row: &PgRow) -> Result<Refusal, sqlx::Error> {
@@ -256,7 +265,8 @@ fn refusal(row: &PgRow) -> Result<Refusal, sqlx::Error> {
     })
 }
 
-/// The newest refusal that each cell of these edges stands for: that of a domain which is placed on it.
+/// Why each cell of these edges does not come along: what is wrong with its host, else the newest refusal of a domain
+/// that is placed on it.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -267,6 +277,13 @@ pub async fn cell_refusals(
     let ids: Vec<Uuid> = edges.iter().map(|edge| edge.as_uuid()).collect();
     let query = sqlx::query(sql::CELL_REFUSALS).bind(ids).bind(CELL_REFUSALS_MAX_COUNT);
     let mut found = BTreeMap::new();
+    for (edge, faults) in faults::as_refusals(pool, edges).await? {
+        for (cells, refusal) in faults {
+            for cell in cells {
+                found.entry((edge, cell)).or_insert_with(|| refusal.clone());
+            }
+        }
+    }
     for row in query.fetch_all(pool).await? {
         let (edge, domain): (Uuid, Uuid) = (row.try_get(5)?, row.try_get(6)?);
         let numbers: Vec<i16> = row.try_get(7)?;
@@ -354,6 +371,10 @@ pub struct StaleEdge {
     pub identity_ends: bool,
     /// What told that its identity is used twice.
     pub cloned: Option<String>,
+    /// What does not hold on its disk.
+    pub damaged: Vec<String>,
+    /// It holds changes that this log does not know: which, and what to do.
+    pub ahead: Option<String>,
 }
 
 /// Enabled edges that somebody should look at, by name.
@@ -361,10 +382,21 @@ pub struct StaleEdge {
 /// # Errors
 /// When the database does not answer.
 pub async fn stale(pool: &PgPool) -> Result<Vec<StaleEdge>, sqlx::Error> {
-    let query = sqlx::query(sql::STALE).bind(STALE_MAX_COUNT);
-    let read = |row: &PgRow| {
+    let mut damaged: BTreeMap<Uuid, Vec<String>> = BTreeMap::new();
+    for damage in faults::damages(pool, None).await? {
+        damaged.entry(damage.edge.as_uuid()).or_default().push(damage.what());
+    }
+    let ahead = faults::ahead(pool, None).await?;
+    let mut ahead: BTreeMap<Uuid, String> =
+        ahead.into_iter().map(|one| (one.edge.as_uuid(), one.what)).collect();
+    let faulty: Vec<Uuid> = damaged.keys().chain(ahead.keys()).copied().collect();
+    let query = sqlx::query(sql::STALE).bind(STALE_MAX_COUNT).bind(faulty);
+    let mut read = |row: &PgRow| {
+        let id: Uuid = row.try_get(0)?;
         Ok(StaleEdge {
-            id: row.try_get(0)?,
+            id,
+            damaged: damaged.remove(&id).unwrap_or_default(),
+            ahead: ahead.remove(&id),
             name: row.try_get(1)?,
             heartbeat_at: maybe_at(row, 2)?,
             silent: row.try_get(3)?,
@@ -372,5 +404,5 @@ pub async fn stale(pool: &PgPool) -> Result<Vec<StaleEdge>, sqlx::Error> {
             cloned: row.try_get(5)?,
         })
     };
-    query.fetch_all(pool).await?.iter().map(read).collect()
+    query.fetch_all(pool).await?.iter().map(&mut read).collect()
 }

@@ -55,7 +55,28 @@ pub(super) const STALE: &str = "select e.id, e.name, h.at, \
      e.identity_not_after < now() + interval '1 day', e.cloned \
      from desired.edges e left join edge.heartbeats h on h.edge_id = e.id where e.enabled and ( \
          e.identity_serial is not null and not coalesce(h.fresh_until > now(), false) \
-         or e.identity_not_after < now() + interval '1 day' or e.cloned is not null) order by e.name limit $1";
+         or e.identity_not_after < now() + interval '1 day' or e.cloned is not null or e.id = any($2)) \
+     order by e.name limit $1";
+
+/// $1 edges or null, $2 how many: what their last heartbeats say does not hold on their disks, with the cells that
+/// domains stand on.
+pub(super) const DAMAGES: &str = "select h.edge_id, d->>'file', d->>'domain', (d->>'revision')::bigint, \
+     coalesce((d->>'mended')::boolean, false), (d->>'since')::timestamptz, p.domain_id, \
+     array(select c.number from desired.cells c where c.edge_id = h.edge_id and not c.drained order by c.number) \
+     from edge.heartbeats h join desired.edges e on e.id = h.edge_id and e.enabled \
+     cross join lateral jsonb_array_elements(h.body->'damaged') d \
+     left join edge.domains p on p.name = d->>'domain' and not p.removed \
+     where $1::uuid[] is null or h.edge_id = any($1) order by h.edge_id, d->>'since', d->>'file' limit $2";
+
+/// $1 edges or null, $2 how many: those that hold changes which the log does not know.
+pub(super) const AHEAD: &str = "select h.edge_id, s.epoch, s.sequence, m.edge_epoch, l.head, h.at, \
+     array(select c.number from desired.cells c where c.edge_id = h.edge_id and not c.drained order by c.number) \
+     from edge.heartbeats h join desired.edges e on e.id = h.edge_id and e.enabled cross join log_meta m \
+     cross join (select coalesce(max(position), 0) as head from events) l \
+     cross join lateral (select (h.body#>>'{holds,epoch}')::bigint as epoch, \
+         (h.body#>>'{holds,sequence}')::bigint as sequence) s \
+     where ($1::uuid[] is null or h.edge_id = any($1)) and (s.epoch, s.sequence) > (m.edge_epoch, l.head) \
+     order by h.edge_id limit $2";
 
 /// Every statement.
-pub const ALL: &[&str] = &[EDGES, CELLS, LAG, REFUSALS, CELL_REFUSALS, POOLS, STALE];
+pub const ALL: &[&str] = &[EDGES, CELLS, LAG, REFUSALS, CELL_REFUSALS, POOLS, STALE, DAMAGES, AHEAD];

@@ -168,6 +168,10 @@ impl Agent {
             cells: vec![report(0), report(1)],
             origins: Vec::new(),
             security: Vec::new(),
+            holds: None,
+            keys: Vec::new(),
+            damaged: Vec::new(),
+            damaged_count: 0,
         };
         serde_json::to_vec(&heartbeat).unwrap()
     }

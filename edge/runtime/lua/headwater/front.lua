@@ -13,6 +13,7 @@ local PARSED_MAX_BYTES = 512
 local PARSED_MAX, PASS_MAX, PASS_URI_MAX_BYTES, PASS_SECONDS = 4096, 8192, 1024, 30
 local REVALIDATED_SECONDS = 86400 * 30
 local PREFIX = ngx.config.prefix()
+local PORT_MAX = 65535
 local NO_VERSION = ("\0"):rep(8)
 local passes = assert(lrucache.new(PASS_MAX))
 
@@ -59,9 +60,16 @@ local function unknown(host)
   return refuse("421")
 end
 
+-- nginx takes the name of the Host field and does not look at the port: one that cannot be makes the whole field none.
+local function has_port(sent)
+  local port = sent:match("^[^:]*:(%d*)$")
+  return port and (#port < 5 or (tonumber(port) or PORT_MAX + 1) <= PORT_MAX) or not sent:find(":", 1, true)
+end
+
 --- Plain HTTP: the host alone decides.
 function M.plain()
-  local host = var.host
+  local host, sent = var.host, var.http_host
+  if sent and sent ~= host and not has_port(sent) then return refuse("400") end
   local h = state.entries.young[host] or state.find(host)
   if not h then return unknown(host) end
   return serve(h)
@@ -69,7 +77,8 @@ end
 
 --- TLS: the host must be of the domain whose certificate was shown.
 function M.tls()
-  local host = var.host
+  local host, sent = var.host, var.http_host
+  if sent and sent ~= host and not has_port(sent) then return refuse("400") end
   local h = state.entries.young[host] or state.find(host)
   if not h then return unknown(host) end
   local sni = var.ssl_server_name

@@ -38,13 +38,13 @@ local function parsed(c)
   return pair
 end
 
---- The certificate for the name that the client asked for; without one the handshake ends.
+--- The certificate for the name that the client asked for; without one the handshake ends. Nothing here can end it by the alert
+-- unrecognized_name: only names in nginx's own configuration can. Without any certificate it ends by handshake_failure, which blames
+-- what was asked for; an error would end it by internal_error, as if the edge were broken.
 function M.certificate()
   local name = ssl.server_name()
-  if not name then return ngx.exit(ngx.ERROR) end
-  name = name:lower()
-  local c = state.certificate(name)
-  if not c then return ngx.exit(ngx.ERROR) end
+  local c = name and state.certificate(name:lower())
+  if not c then return ssl.clear_certs() end
   local pair, err = parsed(c)
   if not pair then
     ngx.log(ngx.ERR, "certificate of ", c.domain, ": ", err)

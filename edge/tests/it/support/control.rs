@@ -1,10 +1,10 @@
 //! A control plane for the tests: the edge control routes over mutual TLS, each connection answered once and closed.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headwater_edge_wire::artifact::*;
 use headwater_edge_wire::checksum::Checksum;
@@ -29,6 +29,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use uuid::Uuid;
 
 use super::answer::{Tls, answer, gzip};
+use super::pages::{artifacts, manifest};
 
 /// Descriptors of a page.
 const PAGE_MAX: usize = 500;
@@ -268,7 +269,7 @@ impl State {
         }
     }
 
-    fn manifest(&mut self, after: u64) -> (Vec<u8>, String) {
+    pub fn manifest(&mut self, after: u64) -> (Vec<u8>, String) {
         let changes = self.changes.values().filter(|change| change.sequence().get() > after).cloned();
         let page = self.page(after, self.head, changes.collect());
         if self.mode == Mode::Reordered {
@@ -444,56 +445,4 @@ fn register(
     };
     drop(state);
     answer(tls, 200, "", &serde_json::to_vec(&reply).unwrap())
-}
-
-fn manifest(tls: &mut Tls, query: &str, state: &Mutex<State>) -> std::io::Result<()> {
-    let value = |name: &str| {
-        query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
-    };
-    let (after, wait) = (value("after").unwrap(), value("wait").unwrap_or(0).min(2));
-    let end = Instant::now() + Duration::from_secs(wait);
-    loop {
-        let state = state.lock().unwrap();
-        if state.head > after || state.mode != Mode::Honest || value("epoch") != Some(state.epoch.get()) {
-            break;
-        }
-        drop(state);
-        if Instant::now() > end {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let mut state = state.lock().unwrap();
-    let after = if value("epoch") == Some(state.epoch.get()) { after } else { 0 };
-    let (bytes, signature) = {
-        let after = after.min(state.head);
-        state.manifest(after)
-    };
-    let mode = state.mode;
-    drop(state);
-    let field = format!("headwater-signature: {signature}\r\n");
-    if mode == Mode::Endless {
-        tls.write_all(format!("HTTP/1.1 200 OK\r\nconnection: close\r\n{field}\r\n").as_bytes())?;
-        loop {
-            tls.write_all(&[b' '; 65_536])?;
-        }
-    }
-    answer(tls, 200, &field, &bytes)
-}
-
-fn artifacts(tls: &mut Tls, body: &[u8], state: &Mutex<State>) -> std::io::Result<()> {
-    let wanted = ArtifactsRequest::parse(body).unwrap();
-    let state = state.lock().unwrap();
-    let mut out = Vec::new();
-    for checksum in wanted.checksums {
-        if let Some(bytes) = state.artifacts.get(&checksum).filter(|_| state.mode != Mode::Withheld) {
-            out.extend(encode_artifact(checksum, bytes).unwrap());
-        }
-    }
-    out.extend(FRAME_END);
-    if state.mode == Mode::Truncated {
-        out.truncate(out.len() / 2);
-    }
-    drop(state);
-    answer(tls, 200, "content-encoding: gzip\r\n", &gzip(&out))
 }

@@ -82,6 +82,13 @@ impl Edge {
         edge
     }
 
+    /// Writes a line in front of the settings.
+    pub fn set(&self, line: &str) {
+        let path = self.dir.path().join("edge.toml");
+        let settings = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{line}\n{settings}")).unwrap();
+    }
+
     pub fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }

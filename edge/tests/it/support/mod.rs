@@ -4,6 +4,7 @@ pub mod answer;
 pub mod control;
 pub mod edge;
 pub mod https;
+pub mod pages;
 
 use std::time::{Duration, Instant};
 

@@ -48,6 +48,21 @@ fn every_list_has_a_bound() {
         assert_eq!(grown(list, max), Ok(()), "{list}");
         assert_eq!(grown(list, max + 1), Err(BodyFault::Bound { what: list, max }));
     }
+    let damage = |file: usize| json!({"file": "f".repeat(file), "since": "2023-11-14T22:13:20Z"});
+    let told = |key: &str, list: Value| {
+        let mut value = heartbeat();
+        value[key] = list;
+        parse::<Heartbeat>(&value).map(|_| ())
+    };
+    assert_eq!(told("damaged", vec![damage(255); HEARTBEAT_DAMAGED_MAX].into()), Ok(()));
+    let many = told("damaged", vec![damage(1); HEARTBEAT_DAMAGED_MAX + 1].into());
+    assert_eq!(many, Err(BodyFault::Bound { what: "damaged", max: HEARTBEAT_DAMAGED_MAX }));
+    assert_eq!(told("damaged", json!([damage(256)])), Err(BodyFault::Bound { what: "file", max: 255 }));
+    assert_eq!(told("keys", vec!["0123456789abcdef"; 4].into()), Ok(()));
+    assert_eq!(
+        told("keys", vec!["0123456789abcdef"; 5].into()),
+        Err(BodyFault::Bound { what: "keys", max: 4 })
+    );
     let checksums = |count| parse::<ArtifactsRequest>(&json!({"checksums": vec![Checksum::of(b"x"); count]}));
     assert!(checksums(500).is_ok());
     assert!(checksums(501).is_err());
@@ -111,6 +126,17 @@ fn a_refusal_fits_whatever_was_wrong() {
     let report = Rejected { refused: vec![refused] };
     assert!(parse::<Rejected>(&serde_json::to_value(report).unwrap()).is_ok());
     assert_eq!(ArtifactBudget::default().bytes(), 2 << 20);
+}
+
+#[test]
+fn damage_is_told_within_the_bounds() {
+    let long = DamageReport::new(&"é".repeat(200), Some((&"d".repeat(300), Revision::from(7))), NOW, false);
+    assert_eq!((long.file.len(), long.domain.as_ref().map(String::len)), (254, Some(253)));
+    let short = DamageReport::new("identity/pins.a", None, NOW, true);
+    assert_eq!(
+        serde_json::to_value(&short).unwrap(),
+        json!({"file": "identity/pins.a", "since": NOW, "mended": true})
+    );
 }
 
 #[test]
