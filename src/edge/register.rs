@@ -84,7 +84,7 @@ pub(super) async fn register(
         certificate: format!("{}{}", given.certificate, control.authority.pem()),
         not_after,
         authorities: control.authority.pem(),
-        keys: control.app.signer.current(&control.app).await?.ring().clone(),
+        keys: control.app.signer.known(&control.app).await?.ring().clone(),
         cells,
         heartbeat_seconds: control.app.config.edge_control.heartbeat_seconds,
     })

@@ -30,6 +30,18 @@ impl std::fmt::Debug for PlatformSigner {
 }
 
 impl PlatformSigner {
+    /// The keys as this process last knew them. For an edge that registers that is enough: it pins a newer one with its
+    /// first page, and none signs that it has not said to pin.
+    ///
+    /// # Errors
+    /// When they are not open yet and cannot be opened.
+    pub async fn known(&self, app: &App) -> Result<Arc<Signer>, EdgeError> {
+        match self.0.load_full() {
+            Some(held) => Ok(held),
+            None => self.current(app).await,
+        }
+    }
+
     /// The keys of now, opened where they were not yet.
     ///
     /// # Errors
