@@ -7,4 +7,4 @@ mod certificates;
 mod enrol;
 mod lab;
 mod pages;
-mod secrets;
+pub mod secrets;
