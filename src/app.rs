@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::edge::signing::PlatformSigner;
 use crate::history::hub::Hub;
 use crate::operation::Progress;
+use crate::people::digest::DigestKeys;
 use crate::people::password::Passwords;
 use crate::replicas::Replicas;
 use crate::store::CommitterHandle;
@@ -40,6 +41,8 @@ pub struct Parts {
     pub replicas: Replicas,
     /// Checks passwords, a few at a time.
     pub passwords: Passwords,
+    /// What tokens and sessions are looked up under.
+    pub digests: DigestKeys,
     /// Signs what edges are told, once its key is open.
     pub signer: PlatformSigner,
     /// The clock.

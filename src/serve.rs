@@ -5,7 +5,6 @@
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
-use axum::serve::ListenerExt;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use headwater_events::domain::Limits;
@@ -25,8 +24,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::edge::signing::PlatformSigner;
 use crate::history::hub::{self, Hub};
-use crate::http::stall;
+use crate::http::accept;
 use crate::operation::{self, Progress};
+use crate::people::digest::DigestKeys;
 use crate::people::password::Passwords;
 use crate::replicas::{self, Replicas};
 use crate::secret::Secret;
@@ -167,8 +167,10 @@ pub async fn run(config: Config, roles: Roles) -> Result<()> {
     let draining = CancellationToken::new();
     let grace = config.server.shutdown_grace;
     let (api, private) = (config.server.listen, config.server.metrics_listen);
+    let digests = DigestKeys::load(&log.pool, &config).await.context("keys of tokens cannot be read")?;
     let app = App::new(Parts {
         config,
+        digests,
         pool: log.pool.clone(),
         log: LogReader::new(log.pool.clone()),
         commit: log.commit.clone(),
@@ -255,19 +257,10 @@ async fn listen(address: SocketAddr, router: Router, stop: CancellationToken) ->
 /// As `listen`, on a socket that is there already.
 ///
 /// # Errors
-/// When the listener breaks.
+/// Never: what cannot be accepted is tried again.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> Result<()> {
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection keeps Nagle's algorithm");
-        }
-        stall::watch(stream, stall::WRITE_STALL);
-    });
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
-        .context("the listener broke")
+    accept::serve(listener, router, stop, accept::HEAD_MAX).await;
+    Ok(())
 }
 
 /// What the configuration says of `[dns]` counts only once `headwater init` has written it into the log.

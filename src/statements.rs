@@ -17,6 +17,7 @@ pub fn all() -> Vec<&'static str> {
         crate::operation::sql::ALL,
         crate::people::sql::ALL,
         crate::placement::sql::ALL,
+        crate::vault::sql::ALL,
         headwater_projections::audit::ALL,
         headwater_projections::edge::ALL,
         headwater_projections::operations::ALL,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::rotate;
 use crate::command::{Aside, Command, Meta, Outcome};
 use crate::config::{Config, Unusable};
 use crate::edge::add_signing_key;
@@ -89,6 +90,12 @@ pub enum AdminCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Seal everything under the newest key of the secret key file
+    ///
+    /// It may be interrupted and begun again, while other processes run. Every host needs the file with the new key
+    /// before.
+    #[command(after_help = rotate::EXAMPLES)]
+    RotateKeys(rotate::RotateArgs),
     /// Give the log a new identity, after a restore that lost events, and print it
     ///
     /// Every reader of the event stream is told to begin anew. Zones on the DNS clusters are not touched.
@@ -138,9 +145,20 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub async fn run(file: Option<&Path>, command: AdminCommand) -> Result<()> {
     let config = Config::load(file)?;
     let log = Log::open(&config).await?;
+    let command = match command {
+        AdminCommand::RotateKeys(args) => {
+            let done = rotate::run(&log.pool, &config, args).await;
+            log.close().await;
+            return done;
+        }
+        command => command,
+    };
     let made = match command {
         AdminCommand::RotateSigningKey { json } => rotate_signing_key(&log, &config, json).await,
-        command => make(&log, &DigestKeys::open(&config), command).await,
+        command => match DigestKeys::load(&log.pool, &config).await {
+            Ok(keys) => make(&log, &keys, command).await,
+            Err(error) => Err(error.into()),
+        },
     };
     log.close().await;
     let (alone, whole) = made?;
@@ -204,6 +222,8 @@ async fn make(log: &Log, keys: &DigestKeys, command: AdminCommand) -> Result<(Se
             set_password(log, user.id, verifier).await?;
             Ok((Secret::new(user.id.to_string()), json.then(|| json!({"id": user.id}))))
         }
+        // It has its own way.
+        AdminCommand::RotateKeys(_) => bail!("keys are rotated elsewhere"),
         AdminCommand::RenewLogId { json } => {
             let id = renew_log_id(&log.pool).await.context("the log keeps its identity")?;
             tracing::warn!(log = %id, "the log has a new identity: readers of its events begin anew");

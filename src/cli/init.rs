@@ -85,7 +85,10 @@ pub async fn run(file: Option<&Path>, args: InitArgs) -> Result<()> {
         eprintln!("made the secret key file {}: keep a copy apart from the database's", keys.display());
     }
     let log = Log::open(&config).await?;
-    let done = initialize(&log, &DigestKeys::open(&config), wanted, &args).await;
+    let done = match DigestKeys::load(&log.pool, &config).await {
+        Ok(keys) => initialize(&log, &keys, wanted, &args).await,
+        Err(error) => Err(error.into()),
+    };
     log.close().await;
     done
 }

@@ -5,6 +5,7 @@ pub mod admin;
 #[allow(rustdoc::bare_urls)] // help texts are shown as they are
 pub mod client;
 pub mod init;
+pub mod rotate;
 pub mod sse;
 
 use anyhow::Result;

@@ -173,6 +173,8 @@ pub struct Accounts {
     pub logins_per_minute: u32,
     /// `access_log_days`: how long it is kept who came in and who was turned away.
     pub access_log: Duration,
+    /// `client_days`: how long it is kept from which address and with which program something was done.
+    pub clients: Duration,
 }
 
 /// `[edge_control]`.
@@ -378,6 +380,7 @@ fn accounts(section: &mut Section<'_>) -> Accounts {
         session: of("session_hours", 1..=8_760, 168, 3_600),
         session_idle: of("session_idle_minutes", 5..=525_600, 720, 60),
         access_log: of("access_log_days", 1..=3_650, 90, 86_400),
+        clients: of("client_days", 1..=3_650, 365, 86_400),
         logins_per_minute: section.number("logins_per_minute", 1..=1_000_000, 10),
     }
 }

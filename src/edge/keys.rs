@@ -18,7 +18,7 @@ use super::authority::Authority;
 use super::{EdgeError, sql};
 use crate::app::App;
 use crate::certificate::KEY_KIND;
-use crate::vault::{Place, Vault};
+use crate::vault::{Opener, Owner, Place, Vault};
 
 /// The kinds of sealed secrets. They are stored: never rename.
 const AUTHORITY: &str = "edge_identity_authority";
@@ -151,7 +151,7 @@ pub(super) async fn load_signer(pool: &PgPool, vault: &Vault) -> Result<Signer, 
     let stored = versions(pool, SIGNING_KEY, ONLY).await?;
     let stored = stored.into_iter().find(|one| one.version == of.signs);
     let stored = stored.ok_or(EdgeError::Odd("signing key"))?;
-    let seed = vault.unseal(place(SIGNING_KEY, ONLY, stored.version), &stored.sealed)?;
+    let seed = vault.open_sealed(pool, place(SIGNING_KEY, ONLY, stored.version), &stored.sealed).await?;
     let key = SigningKey::from_seed(&array(&seed)?)?;
     let ring = KeyRing::new(of.ring.iter().map(|(_, public)| *public).collect())?;
     Ok(Signer { key, ring, of })
@@ -176,7 +176,7 @@ pub(super) async fn load_authority(pool: &PgPool, vault: &Vault) -> Result<Autho
         stored = versions(pool, AUTHORITY, ONLY).await?;
     }
     let newest = stored.pop().ok_or(EdgeError::Odd("authority"))?;
-    let key = vault.unseal(place(AUTHORITY, ONLY, newest.version), &newest.sealed)?;
+    let key = vault.open_sealed(pool, place(AUTHORITY, ONLY, newest.version), &newest.sealed).await?;
     Authority::load(newest.public, &key)
 }
 
@@ -194,7 +194,8 @@ pub(super) async fn new_content_key(
         .await?;
     let version = newest.unwrap_or(0) + 1;
     let key = ContentKey::generate()?;
-    let sealed = vault.seal(place(CONTENT_KEY, &id, version), key.secret().expose())?;
+    let at = place(CONTENT_KEY, &id, version);
+    let sealed = vault.seal_for(connection, Owner::Platform, at, key.secret().expose()).await?;
     let public: &[u8] = &[];
     let query = sqlx::query(sql::PUT_SECRET).bind(CONTENT_KEY).bind(&id).bind(version).bind(public);
     query.bind(sealed).execute(connection).await?;
@@ -209,7 +210,7 @@ pub(super) async fn content_key(
 ) -> Result<(Version, ContentKey), EdgeError> {
     let id = edge.to_string();
     let newest = versions(pool, CONTENT_KEY, &id).await?.pop().ok_or(EdgeError::Odd("content key"))?;
-    let key = vault.unseal(place(CONTENT_KEY, &id, newest.version), &newest.sealed)?;
+    let key = vault.open_sealed(pool, place(CONTENT_KEY, &id, newest.version), &newest.sealed).await?;
     let version = Version::try_from(i64::from(newest.version))?;
     Ok((version, ContentKey::from_secret(array(&key)?)))
 }
@@ -234,8 +235,9 @@ pub(super) async fn certificate_keys<'a>(
         wanted.keys().map(|(id, version)| (id.as_str(), *version)).unzip();
     let query = sqlx::query_as(sql::SOME_SECRETS).bind(KEY_KIND).bind(ids).bind(versions);
     let found: Vec<(String, i32, Vec<u8>)> = query.fetch_all(pool).await?;
+    let opener = Opener::read(pool, vault, found.iter().map(|(.., bytes)| bytes.as_slice())).await?;
     for (id, version, bytes) in found {
-        let opened = vault.unseal(place(KEY_KIND, &id, version), &bytes);
+        let opened = opener.unseal(place(KEY_KIND, &id, version), &bytes);
         match (wanted.remove(&(id, version)), opened) {
             (Some(name), Ok(key)) => {
                 let id = CertificateId::from_uuid(name.id.as_uuid());
@@ -290,8 +292,9 @@ async fn put(
     public: &[u8],
     secret: &[u8],
 ) -> Result<(), EdgeError> {
-    let sealed = vault.seal(place, secret)?;
+    let mut connection = pool.acquire().await?;
+    let sealed = vault.seal_for(&mut connection, Owner::Platform, place, secret).await?;
     let query = sqlx::query(sql::PUT_SECRET).bind(place.kind).bind(place.id).bind(place.version);
-    query.bind(public).bind(sealed).execute(pool).await?;
+    query.bind(public).bind(sealed).execute(&mut *connection).await?;
     Ok(())
 }

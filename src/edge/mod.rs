@@ -81,7 +81,7 @@ impl From<OutOfRange> for EdgeError {
 impl From<EdgeError> for Problem {
     fn from(error: EdgeError) -> Self {
         match error {
-            EdgeError::Database(error) => error.into(),
+            EdgeError::Database(error) | EdgeError::Vault(VaultError::Database(error)) => error.into(),
             // What is to be done about the key file is for the operator, who is the one that asks the API.
             EdgeError::Vault(error) => {
                 tracing::error!(%error, "a secret cannot be had");

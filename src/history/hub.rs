@@ -18,7 +18,7 @@ use headwater_events::envelope::ClientDigest;
 use headwater_events::ids::{DomainId, LogId, Position, StreamRef, TenantId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 /// Frames that the ring keeps, at most.
@@ -31,6 +31,8 @@ const RIGHTS_MAX_CHANGES: usize = 4_096;
 pub const REPLAYS_MAX_COUNT: usize = 8;
 /// Clients that are remembered, at most.
 const CLIENTS_MAX_COUNT: usize = 10_000;
+/// How long they are remembered: what was erased is shown no longer than this.
+const CLIENTS_KEEP: Duration = Duration::from_secs(60);
 /// How often the log is looked at though nobody woke the tailer.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after an error of the log.
@@ -103,6 +105,19 @@ pub enum Look {
     Below(Position),
 }
 
+/// Where requests came from, as far as it was asked, since a moment.
+#[derive(Debug)]
+struct Clients {
+    known: HashMap<ClientDigest, Option<Arc<str>>>,
+    since: Instant,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { known: HashMap::new(), since: Instant::now() }
+    }
+}
+
 /// The tailer's ring and what its readers share.
 #[derive(Debug, Clone)]
 pub struct Hub(Arc<Inner>);
@@ -114,7 +129,7 @@ struct Inner {
     ring: RwLock<Ring>,
     tail: watch::Sender<Position>,
     replays: Semaphore,
-    clients: Mutex<HashMap<ClientDigest, Option<Arc<str>>>>,
+    clients: Mutex<Clients>,
     streams: Mutex<HashMap<uuid::Uuid, u32>>,
 }
 
@@ -343,10 +358,13 @@ impl Hub {
     pub async fn learn_clients(&self, log: &LogReader, events: &[RawEvent]) -> Result<(), ReadError> {
         let mut unknown = Vec::new();
         {
-            let known = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            if clients.since.elapsed() >= CLIENTS_KEEP {
+                *clients = Clients::default();
+            }
             for event in events {
                 if let Some(digest) = event.view()?.client
-                    && !known.contains_key(&digest)
+                    && !clients.known.contains_key(&digest)
                     && !unknown.contains(&digest)
                 {
                     unknown.push(digest);
@@ -357,20 +375,21 @@ impl Hub {
             return Ok(());
         }
         let found = log.clients(&unknown).await?;
-        let mut known = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() + unknown.len() > CLIENTS_MAX_COUNT {
-            known.clear();
+        let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.known.len() + unknown.len() > CLIENTS_MAX_COUNT {
+            clients.known.clear();
         }
         for digest in unknown {
             let shown = found.get(&digest).and_then(|client| serde_json::to_string(client).ok());
-            known.insert(digest, shown.map(Arc::from));
+            clients.known.insert(digest, shown.map(Arc::from));
         }
         Ok(())
     }
 
     /// A client as JSON, if it is remembered and still kept.
     pub fn client(&self, digest: &ClientDigest) -> Option<Arc<str>> {
-        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned().flatten()
+        let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.known.get(digest).cloned().flatten()
     }
 
     /// What to show of a page's event.

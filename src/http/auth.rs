@@ -169,7 +169,7 @@ impl Identity {
     /// Starts it, with its follower, which ends with the process.
     pub fn start(app: App) -> Self {
         let identity = Self(Arc::new(Shared {
-            keys: DigestKeys::open(&app.config),
+            keys: app.digests.clone(),
             seen: Seen::start(&app),
             app: app.clone(),
             version: AtomicU64::new(0),

@@ -1,6 +1,7 @@
 //! The HTTP API: extract, one call, answer. No handler decides anything; the
 //! only place that turns an error into a status is `problem.rs`.
 
+pub mod accept;
 pub mod audit;
 pub mod auth;
 pub mod client;
@@ -21,6 +22,7 @@ mod cache;
 mod cells;
 mod clusters;
 mod deployments;
+mod described;
 mod domains;
 mod edges;
 mod health;
@@ -41,6 +43,7 @@ mod zone;
 
 pub mod answer;
 pub mod body;
+pub mod bounds;
 pub mod conditional;
 pub mod docs;
 pub mod dto;

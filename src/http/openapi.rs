@@ -15,6 +15,7 @@ use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, Info, OpenApi, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
 };
 
+use super::described;
 use super::dto::{FaultBody, ProblemBody};
 use super::problem::CODES;
 
@@ -63,7 +64,9 @@ impl Fixed {
 /// # Errors
 /// When it cannot be written as JSON, which it always can.
 pub fn document(api: OpenApi) -> serde_json::Result<Fixed> {
-    let mut text = complete(api).to_pretty_json()?;
+    let mut api = complete(api);
+    described::exemplify(&mut api)?;
+    let mut text = api.to_pretty_json()?;
     text.push('\n');
     Ok(Fixed::new("application/json", text))
 }
@@ -85,6 +88,8 @@ fn complete(mut api: OpenApi) -> OpenApi {
         .build();
     let components = api.components.get_or_insert_default();
     components.schemas.extend(added.schemas);
+    components.headers.extend(described::headers().map(|(name, one)| (name, RefOr::T(one))));
+    components.responses.extend(described::problems().map(|(name, one)| (name, RefOr::T(one))));
     components.security_schemes.extend(added.security_schemes);
     for (path, item) in &mut api.paths.paths {
         // Whoever holds a token may revoke it, and says so by showing it; whoever logs in has none yet.
@@ -94,6 +99,7 @@ fn complete(mut api: OpenApi) -> OpenApi {
             operation.operation_id = Some(operation_id(method, path));
             as_pages(operation);
             extend(operation, needs_token, method != "get" && !is_session);
+            described::complete(operation, path, needs_token, method == "get");
         });
     }
     api
@@ -130,7 +136,9 @@ fn each_operation(item: &mut PathItem, mut extend: impl FnMut(&str, &mut Operati
 /// Unique, and the same as long as the route is.
 fn operation_id(method: &str, path: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    std::iter::once(method).chain(words.filter(|word| *word != "api")).collect::<Vec<_>>().join("_")
+    let root = (!path.starts_with("/api/")).then_some("root");
+    let words = words.filter(|word| *word != "api");
+    std::iter::once(method).chain(root).chain(words).collect::<Vec<_>>().join("_")
 }
 
 /// A list is written in the code as what its items are; it is answered as a page or as lines.

@@ -18,7 +18,7 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(2);
 
 /// The stable codes of problems, by status. 422 has narrower ones too: those of the fault, when all faults share one.
-pub const CODES: [(u16, &[&str]); 16] = [
+pub const CODES: [(u16, &[&str]); 18] = [
     (400, &["malformed"]),
     (401, &["unauthenticated"]),
     (403, &["forbidden"]),
@@ -59,12 +59,19 @@ pub const CODES: [(u16, &[&str]); 16] = [
     (410, &["gone"]),
     (412, &["revision_mismatch"]),
     (413, &["too_large"]),
+    (414, &["uri_too_long"]),
     (415, &["unsupported_media_type"]),
     (422, &["invalid"]),
     (429, &["rate_limited"]),
+    (431, &["headers_too_large"]),
     (500, &["internal", "unreadable_event"]),
     (503, &["unavailable"]),
 ];
+
+/// The URI of a kind of problem.
+pub fn type_of(code: &str) -> String {
+    format!("https://headwater.invalid/problems/{code}")
+}
 
 /// An answer that is an error.
 #[derive(Debug, Clone)]
@@ -156,7 +163,7 @@ impl Problem {
     /// The body of the answer.
     pub fn body(self) -> Value {
         let mut body = json!({
-            "type": format!("https://headwater.invalid/problems/{}", self.code),
+            "type": type_of(self.code),
             "title": self.code.replace('_', " "),
             "status": self.status.as_u16(),
             "detail": self.detail,

@@ -15,9 +15,9 @@ use super::auth::{self, Gate, Identity};
 use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
-    Problem, access_log, asof, audit, cache, cells, client, clusters, deployments, docs, domains, edges,
-    envelope, events, health, hostnames, members, operations, placement, projections, revisions, rollback,
-    rrsets, session, status, stream, tenants, tls, tokens, undo, users, zone,
+    Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
+    edges, envelope, events, health, hostnames, members, operations, placement, projections, revisions,
+    rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, zone,
 };
 use crate::app::App;
 
@@ -95,6 +95,7 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
         .fallback(missing)
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(envelope::panicked))
+        .layer(from_fn(bounds::layer))
         .layer(from_fn(envelope::layer))
         .layer(from_fn_with_state(trusted, client::layer)))
 }

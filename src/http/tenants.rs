@@ -23,6 +23,7 @@ use super::{Problem, answer, page};
 use crate::app::App;
 use crate::command::{Aside, Command};
 use crate::query::accounts::{self, StoredMember, StoredTenant, TenantFilter};
+use crate::vault::data;
 
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
@@ -126,7 +127,12 @@ async fn delete(
 ) -> Result<Response, Problem> {
     mutation.auth.may(Verb::Write, Resource::Tenant(id), format!("tenant {id}"))?;
     let (command, aside) = (AdminCommand::DeleteTenant { tenant: id }, Aside::TenantGone { tenant: id });
-    Ok(mutation.submit(&app, Command::Admin { command, aside }).await?.into_response())
+    let submitted = mutation.submit(&app, Command::Admin { command, aside }).await?;
+    // What is not done here is done by the next look: a tenant that is gone never comes back.
+    if let Err(error) = data::erase(&app.pool).await {
+        tracing::warn!(%error, "the data key of a tenant that was deleted is removed later");
+    }
+    Ok(submitted.into_response())
 }
 
 /// Members of a tenant.

@@ -33,7 +33,7 @@ use crate::command::Command;
 use crate::edge::EdgeError;
 use crate::query::asof::{self as past, Moment};
 use crate::query::sites;
-use crate::vault::{Place, Vault};
+use crate::vault::{Owner, Place, Vault};
 
 /// How often a key is sealed anew because somebody else brought a certificate meanwhile.
 const SEAL_MAX_TRIES: usize = 5;
@@ -110,7 +110,11 @@ async fn seal_and_submit(
     let text = id.to_string();
     let number = i32::try_from(version).unwrap_or(i32::MAX);
     let place = Place { kind: certificate::KEY_KIND, id: &text, version: number };
-    let sealed = vault.seal(place, checked.key().expose()).map_err(EdgeError::from)?;
+    let mut connection = app.pool.acquire().await?;
+    let owner = Owner::Tenant(domain.tenant);
+    let sealed = vault.seal_for(&mut connection, owner, place, checked.key().expose()).await;
+    drop(connection);
+    let sealed = sealed.map_err(EdgeError::from)?;
     let new = NewCertificate {
         body: checked.body(id, version),
         key: SealedPrivateKey::new(sealed),

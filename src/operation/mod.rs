@@ -14,6 +14,7 @@ pub mod undo;
 use crate::app::App;
 use crate::edge::{forget, signing};
 use crate::history::heads;
+use crate::people::erase;
 use headwater_events::ids::Position;
 use headwater_projections::audit::Audit;
 use headwater_projections::operations::Operations;
@@ -51,6 +52,7 @@ pub async fn run(app: App) {
         project::run(app.clone(), edge.clone()),
         signing::run(app.clone(), edge),
         forget::run(app.clone()),
+        erase::run(app.clone()),
         heads::run(app.clone()),
         deadline::run(app.clone()),
     );

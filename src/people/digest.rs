@@ -1,28 +1,49 @@
 //! Digests of what a holder must show: BLAKE3 under a key of the secret key file, so that a copy of the database says
 //! nothing of it, and what was stored before there was such a key still counts.
 
+use sqlx::postgres::PgPool;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::config::Config;
-use crate::vault::{Vault, VaultError};
+use crate::vault::{Vault, VaultError, derived};
 
-/// The keys of a process, the newest first. Without a secret key file there are none.
+/// The keys of a process, first the one that new digests are made under. Without a secret key file there are none.
 #[derive(Clone)]
 pub struct DigestKeys {
     keys: Vec<Zeroizing<[u8; 32]>>,
     bodies: Zeroizing<[u8; 32]>,
 }
 
+impl Default for DigestKeys {
+    /// As without a secret key file.
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
 impl DigestKeys {
-    /// Reads the key file that the configuration names. Where there is none, digests are not keyed.
-    pub fn open(config: &Config) -> Self {
-        match Vault::open(config) {
-            Ok(vault) => Self::new(vault.digest_keys()),
-            Err(VaultError::Missing(_)) => Self::new(Vec::new()),
+    /// Reads the key file that the configuration names, and what is kept of keys that left it. Where there is no file,
+    /// digests are not keyed.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn load(pool: &PgPool, config: &Config) -> Result<Self, sqlx::Error> {
+        let told = "tokens that were made under the secret key file are refused until it can be read";
+        let vault = match Vault::open(config) {
+            Ok(vault) => vault,
+            Err(VaultError::Missing(_)) => return Ok(Self::new(Vec::new())),
             Err(error) => {
-                tracing::error!(%error, "tokens that were made under the secret key file are refused until it can be read");
-                Self::new(Vec::new())
+                tracing::error!(%error, told);
+                return Ok(Self::new(Vec::new()));
+            }
+        };
+        match derived::digest_keys(pool, &vault).await {
+            Ok(keys) => Ok(Self::new(keys)),
+            Err(VaultError::Database(error)) => Err(error),
+            Err(error) => {
+                tracing::error!(%error, told);
+                Ok(Self::new(vault.digest_keys()))
             }
         }
     }

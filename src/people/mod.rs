@@ -5,6 +5,7 @@
 //! later, in batches of a bounded size, and never in the request's way.
 
 pub mod digest;
+pub mod erase;
 pub mod password;
 pub mod rate;
 pub mod seen;

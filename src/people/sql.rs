@@ -70,6 +70,28 @@ pub(super) const LOG_ACCESS: &str = "insert into access_log as t \
 pub(super) const FORGET_ACCESS: &str = "delete from access_log where id in \
      (select id from access_log where last_at < $1 order by id limit $2 for update skip locked)";
 
+/// $1 before, $2 how many: where requests came from.
+pub(super) const FORGET_CLIENTS: &str = "delete from clients where digest in \
+     (select digest from clients where at < $1 order by at limit $2 for update skip locked)";
+
+/// Whoever was deleted. The audit trail follows the log in order: what such a user did stands in it before.
+pub(super) const ASK_ERASURES: &str = "insert into erasures (user_id) \
+     select stream_id from audit.entries where type = 'user.deleted' on conflict do nothing";
+
+pub(super) const OPEN_ERASURES: &str = "select user_id from erasures where done_at is null order by asked_at";
+
+/// $1 user, $2 how many events: erases where they came from, and notes it. Gives how many events and rows.
+pub(super) const ERASE_CLIENTS: &str = "with batch as (select a.position from erasures x \
+         join audit.entries a on a.actor_id = x.user_id and a.position > x.through \
+         where x.user_id = $1 order by a.position limit $2), \
+     gone as (delete from clients c using batch b join events e on e.position = b.position \
+         where c.digest = e.client returning c.digest), \
+     noted as (update erasures set through = greatest(through, (select max(position) from batch)) where user_id = $1) \
+     select (select count(*) from batch), (select count(*) from gone)";
+
+/// $1 user.
+pub(super) const END_ERASURE: &str = "update erasures set done_at = now() where user_id = $1";
+
 /// $1 now, $2 how many.
 pub(super) const FORGET_SESSIONS: &str = "delete from sessions where id in \
      (select id from sessions where ends_at < $1 limit $2 for update skip locked)";
@@ -108,6 +130,11 @@ pub const ALL: &[&str] = &[
     USE_SESSIONS,
     LOG_ACCESS,
     FORGET_ACCESS,
+    FORGET_CLIENTS,
+    ASK_ERASURES,
+    OPEN_ERASURES,
+    ERASE_CLIENTS,
+    END_ERASURE,
     FORGET_SESSIONS,
     FORGET_RATES,
     REPLICA,

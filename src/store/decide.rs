@@ -17,6 +17,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
+/// A day.
+const DAY_MILLISECONDS: i64 = 86_400_000;
 /// Events of one batch, at most; a bigger command goes alone.
 pub(super) const BATCH_MAX_EVENTS: usize = 512;
 /// Octets of event data of one batch, at most; a bigger command goes alone.
@@ -201,7 +203,7 @@ impl<'a> Decider<'a> {
             self.full = true;
             return Verdict::Deferred;
         }
-        let (client, provenance) = provenance(request);
+        let (client, provenance) = provenance(request, self.now);
         let Decision { events, revision, operation, warnings, .. } = decision;
         let (sealed, heads) = match self.seal(events, revision, &provenance) {
             Ok(sealed) => sealed,
@@ -358,12 +360,13 @@ fn beside_domain(view: &DomainView, command: &DomainCommand) -> Option<serde_jso
 }
 
 /// Who asks, from where and why; the client's digest stands in for its row.
-fn provenance(request: &Request) -> (Option<SaltedClient>, Provenance) {
+fn provenance(request: &Request, now: Timestamp) -> (Option<SaltedClient>, Provenance) {
     let meta = &request.meta;
     let client = meta.client.as_ref().map(|client| {
         // The salt makes the digest say nothing once the row is erased. It is
-        // drawn per actor and client, so that a busy client has one row.
-        let salt: [u8; 16] = salt(&request.caller.actor.id, client);
+        // drawn per actor, client and day, so that a busy client has one row
+        // a day, and none outlives its time because the client comes again.
+        let salt: [u8; 16] = salt(&request.caller.actor.id, client, now);
         let mut hasher = blake3::Hasher::new();
         for part in [salt.as_slice(), client.ip.as_bytes(), b"\n", client.agent.as_bytes()] {
             hasher.update(part);
@@ -382,12 +385,13 @@ fn provenance(request: &Request) -> (Option<SaltedClient>, Provenance) {
     (client, provenance)
 }
 
-/// A salt that is random per process, and the same for one actor and client.
-fn salt(actor: &Uuid, client: &headwater_events::envelope::Client) -> [u8; 16] {
+/// A salt that is random per process, and the same for one actor and client on one day.
+fn salt(actor: &Uuid, client: &headwater_events::envelope::Client, now: Timestamp) -> [u8; 16] {
     static PROCESS: std::sync::LazyLock<[u8; 32]> = std::sync::LazyLock::new(rand::random);
     let mut hasher = blake3::Hasher::new_keyed(&PROCESS);
     hasher
         .update(actor.as_bytes())
+        .update(&now.as_millis().div_euclid(DAY_MILLISECONDS).to_be_bytes())
         .update(client.ip.as_bytes())
         .update(b"\n")
         .update(client.agent.as_bytes());

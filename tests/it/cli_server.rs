@@ -166,3 +166,24 @@ async fn a_server_is_set_up_served_and_stopped() {
     let end = tokio::task::spawn_blocking(move || serving.0.wait().unwrap().code()).await.unwrap();
     assert_eq!(end, Some(0));
 }
+
+/// A process that aborts leaves no memory behind, whatever the limits of whoever started it are.
+#[tokio::test]
+async fn a_process_leaves_no_core_dump() {
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let (database, home) = (TestDb::new().await, tempfile::tempdir().unwrap());
+    expect(run(home.path(), &database, &["migrate"]), 0);
+    let api = free_address();
+    let mut serve = Command::new("sh");
+    serve.args(["-c", "ulimit -c unlimited; exec \"$0\" serve", env!("CARGO_BIN_EXE_headwater")]);
+    serve.current_dir(home.path()).env_clear().env("HEADWATER_DATABASE__URL", database.url().expose());
+    serve.env("HEADWATER_SERVER__LISTEN", api.to_string());
+    serve.env("HEADWATER_SERVER__METRICS_LISTEN", free_address().to_string());
+    let mut serving = Serving(serve.stderr(Stdio::null()).spawn().unwrap());
+    let live = format!("http://{api}/livez");
+    eventually("it lives", || status(&live, None), |seen| *seen == Some(StatusCode::OK)).await;
+    kill(Pid::from_raw(i32::try_from(serving.0.id()).unwrap()), Signal::SIGABRT).unwrap();
+    let end = tokio::task::spawn_blocking(move || serving.0.wait().unwrap()).await.unwrap();
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!((end.signal(), end.core_dumped()), (Some(6), false), "{end:?}");
+}

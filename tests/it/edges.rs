@@ -9,4 +9,4 @@ mod faults;
 mod lab;
 mod pages;
 mod ring;
-mod secrets;
+pub mod secrets;

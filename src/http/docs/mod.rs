@@ -3,7 +3,7 @@
 //! script and loads nothing from elsewhere, and its headers forbid both.
 
 mod operation;
-mod sample;
+pub(super) mod sample;
 mod schema;
 mod text;
 

@@ -109,7 +109,7 @@ impl<'a> Described<'a> {
         let answers = self.operation.get("responses").and_then(Value::as_object).unwrap_or(&empty);
         html! {
             h4 { "Answers" }
-            @for (status, answer) in answers.iter().filter(|(status, _)| *status != "default") {
+            @for (status, answer) in answers.iter().filter(|(status, answer)| *status != "default" && !is_problem(answer)) {
                 p { strong { (status) } " " (prose(schema::told(answer))) }
                 @for (media, content) in answer.get("content").and_then(Value::as_object).into_iter().flatten() {
                     p { code { (media) }
@@ -129,18 +129,9 @@ impl<'a> Described<'a> {
 
     /// The statuses that a problem of it may have.
     fn errors(&self) -> Vec<u16> {
-        let mut statuses = vec![400, 429, 500, 503];
-        if !self.is_open() {
-            statuses.extend([401, 403]);
-        }
-        if self.path.contains('{') {
-            statuses.push(404);
-        }
-        if self.method != "GET" {
-            statuses.extend([408, 409, 412, 413, 415, 422]);
-        }
-        statuses.sort_unstable();
-        statuses
+        let answers = self.operation.get("responses").and_then(Value::as_object);
+        let problems = answers.into_iter().flatten().filter(|(_, answer)| is_problem(answer));
+        problems.filter_map(|(status, _)| status.parse().ok()).collect()
     }
 
     /// The path with samples in it.
@@ -148,7 +139,7 @@ impl<'a> Described<'a> {
         let mut target = self.path.to_owned();
         for parameter in self.listed().filter(|one| one.get("in").is_some_and(|place| place == "path")) {
             let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
-            let given = parameter.get("example").or_else(|| parameter.pointer("/schema/example"));
+            let given = parameter.get("example").or_else(|| parameter.pointer("/schema/examples/0"));
             let known = NAMES.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
             let made = || parameter.get("schema").map(|kind| sample::of(document, kind, true));
             let value = given.and_then(Value::as_str).map(str::to_owned).or(known);
@@ -180,6 +171,11 @@ impl<'a> Described<'a> {
         }
         call
     }
+}
+
+/// Whether an answer is one of the problems that many operations have.
+fn is_problem(answer: &Value) -> bool {
+    answer.get("$ref").is_some()
 }
 
 fn add(text: &mut String, piece: std::fmt::Arguments<'_>) {

@@ -79,6 +79,7 @@ impl Process {
             published: Default::default(),
             replicas: Default::default(),
             passwords: Default::default(),
+            digests: Default::default(),
             signer: headwater::edge::signing::PlatformSigner::default(),
         });
         // What other processes append is noticed, too.

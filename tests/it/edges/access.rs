@@ -77,7 +77,7 @@ async fn a_certificate_alone_is_not_enough() {
             .await
             .unwrap();
     let place = Place { kind: "edge_identity_authority", id: "platform", version: 1 };
-    let secret = vault.unseal(place, &sealed).unwrap();
+    let secret = vault.open_sealed(lab.pool(), place, &sealed).await.unwrap();
     let own = Authority::load(lab.authority.clone(), &secret).unwrap();
     let unknown = own.issue(agent.edge, &key, now, week).unwrap();
     let stranger = with_certificate(&lab, &unknown.certificate, &agent.key);

@@ -132,7 +132,7 @@ async fn no_secret_stands_anywhere_in_clear() {
     );
     for (kind, id, version, sealed) in &sealed {
         let place = Place { kind, id, version: *version };
-        secrets.push(vault.unseal(place, sealed).unwrap().expose().to_vec());
+        secrets.push(vault.open_sealed(lab.pool(), place, sealed).await.unwrap().expose().to_vec());
     }
     let ring = std::fs::read_to_string(&lab.key_file).unwrap();
     secrets.push(hex::decode(ring.trim().rsplit(' ').next().unwrap()).unwrap());

@@ -3,6 +3,7 @@
 
 mod access;
 mod crash;
+mod erase;
 mod limits;
 mod roles;
 mod sessions;

@@ -10,6 +10,7 @@ use headwater::clock::{Clock, SystemClock};
 use headwater::command::{Aside, Command, Meta};
 use headwater::config::Config;
 use headwater::http::router::router;
+use headwater::people::digest::DigestKeys;
 use headwater::query::domains;
 use headwater::secret::Secret;
 use headwater::store::read::LogReader;
@@ -101,6 +102,15 @@ pub struct Twin {
     pub address: SocketAddr,
 }
 
+impl Twin {
+    /// A process on the database of another process's test.
+    pub async fn on(url: &Secret, config: &str) -> Self {
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let (app, address, _) = process(url, config, &Arc::default()).await;
+        Self { app, address }
+    }
+}
+
 impl Drop for Twin {
     fn drop(&mut self) {
         self.app.stop.cancel();
@@ -122,8 +132,10 @@ async fn process(
     let (commit, _task) = Committer::start(url, pool.clone(), limits, clock.clone(), &stop).unwrap();
     tokio::spawn(commit.head().clone().follow(pool.clone(), stop.clone()));
     let log = LogReader::new(pool.clone());
+    let digests = DigestKeys::load(&pool, &config).await.unwrap();
     let app = App::new(Parts {
         config,
+        digests,
         pool,
         log,
         commit,

@@ -15,7 +15,7 @@ pub mod schema;
 pub mod sse;
 pub mod world;
 
-pub use api::{Answer, TestApi};
+pub use api::{Answer, TestApi, Twin};
 pub use database::TestDb;
 pub use dns::DnsStack;
 pub use program::edge_program;

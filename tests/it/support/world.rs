@@ -314,6 +314,7 @@ pub fn app(
         published: Default::default(),
         replicas: Default::default(),
         passwords: Default::default(),
+        digests: Default::default(),
         signer: headwater::edge::signing::PlatformSigner::default(),
         clock,
         stop: stop.clone(),

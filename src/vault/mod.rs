@@ -1,16 +1,27 @@
-//! The key ring under which secrets are sealed in the database: XChaCha20-Poly1305 with a random nonce, bound to the
-//! place where they stand, so that a sealed value that is moved to another row opens nowhere.
+//! The key ring under which what secrets are sealed with is sealed in the database: XChaCha20-Poly1305 with a random
+//! nonce, bound to the place where it stands, so that a sealed value that is moved to another row opens nowhere. Secrets
+//! themselves are sealed under data keys ([`data`]), those under the ring; before there were data keys, secrets were
+//! sealed under the ring directly, and those still open.
 //!
 //! What must hold: the ring stands in a file of its owner alone, never in the database, and is read only when a secret
 //! is needed; nothing here has a `Debug` or a serialized form. The first key of the file seals, all of them open: a new
-//! key is written in front of the others.
+//! key is written in front of the others, and processes that run find it there when they meet what it sealed.
 
+pub mod data;
+pub mod derived;
+pub mod rotate;
+pub mod sql;
+
+pub use data::{Opener, Owner};
+
+use arc_swap::ArcSwap;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::config::Config;
@@ -92,6 +103,17 @@ pub enum VaultError {
     /// Changed, or of another place.
     #[error("a sealed {0} cannot be opened: it was changed or moved")]
     Broken(String),
+    /// What it was sealed under was erased.
+    #[error("the key that this was sealed under is gone: its owner was deleted")]
+    Gone,
+    /// The key file is full.
+    #[error(
+        "the secret key file holds {KEYS_MAX_COUNT} keys already: take one out that nothing is sealed under"
+    )]
+    Full,
+    /// The database does not answer.
+    #[error("the control database did not answer: {0}")]
+    Database(#[from] sqlx::Error),
     /// The library failed.
     #[error("the cryptographic library failed")]
     Library,
@@ -104,7 +126,10 @@ struct Key {
 }
 
 /// The key ring.
-pub struct Vault(Vec<Key>);
+pub struct Vault {
+    file: PathBuf,
+    keys: ArcSwap<Vec<Key>>,
+}
 
 impl Vault {
     /// Reads the ring that the configuration names.
@@ -120,6 +145,19 @@ impl Vault {
     /// # Errors
     /// When there is none, or it must not be used.
     pub fn read(file: &Path) -> Result<Self, VaultError> {
+        Ok(Self { file: file.to_owned(), keys: ArcSwap::from_pointee(Self::parse(file)?) })
+    }
+
+    /// Reads the file anew: another process may have added a key.
+    ///
+    /// # Errors
+    /// When it cannot be used any more; then the keys stay that there are.
+    pub fn reread(&self) -> Result<(), VaultError> {
+        self.keys.store(Arc::new(Self::parse(&self.file)?));
+        Ok(())
+    }
+
+    fn parse(file: &Path) -> Result<Vec<Key>, VaultError> {
         let unreadable = |why: String| VaultError::Unreadable { file: file.to_owned(), why };
         let meta = match std::fs::metadata(file) {
             Ok(meta) => meta,
@@ -149,16 +187,18 @@ impl Vault {
         match keys.len() {
             0 => Err(unreadable("it holds no key".to_owned())),
             count if count > KEYS_MAX_COUNT => Err(unreadable(format!("more than {KEYS_MAX_COUNT} keys"))),
-            _ => Ok(Self(keys)),
+            _ => Ok(keys),
         }
     }
 
-    /// Seals a secret for its place.
+    /// Seals something for its place, directly under the newest key. Secrets are sealed under data keys instead:
+    /// [`Vault::seal_for`].
     ///
     /// # Errors
     /// When the library fails.
     pub fn seal(&self, place: Place<'_>, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
-        let key = self.0.first().ok_or(VaultError::Library)?;
+        let keys = self.keys.load();
+        let key = keys.first().ok_or(VaultError::Library)?;
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let payload = Payload { msg: secret, aad: &place.bound() };
         let sealed = key.cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Library)?;
@@ -167,10 +207,20 @@ impl Vault {
 
     /// The keys that digests of what holders must show are made under, the newest first.
     pub fn digest_keys(&self) -> Vec<Zeroizing<[u8; 32]>> {
-        self.0.iter().map(|key| key.digests.clone()).collect()
+        self.keys.load().iter().map(|key| key.digests.clone()).collect()
     }
 
-    /// Opens a secret that was sealed for this place.
+    /// What names the keys, the newest first.
+    pub fn ids(&self) -> Vec<String> {
+        self.keys.load().iter().map(|key| hex::encode(key.id)).collect()
+    }
+
+    /// What names the newest key.
+    pub fn newest(&self) -> [u8; ID_BYTES] {
+        self.keys.load().first().map(|key| key.id).unwrap_or_default()
+    }
+
+    /// Opens what was sealed for this place directly under a key of the file.
     ///
     /// # Errors
     /// When it was sealed under a key that is not here, for another place, or was changed.
@@ -182,7 +232,12 @@ impl Vault {
         if *form != FORM {
             return Err(broken());
         }
-        let key = self.0.iter().find(|key| key.id == *id);
+        if !self.keys.load().iter().any(|key| key.id == *id) {
+            // A rotation may be under way.
+            self.reread()?;
+        }
+        let keys = self.keys.load();
+        let key = keys.iter().find(|key| key.id == *id);
         let key = key.ok_or_else(|| VaultError::UnknownKey(hex::encode(id)))?;
         let payload = Payload { msg: text, aad: &place.bound() };
         key.cipher.decrypt(&XNonce::from(*nonce), payload).map(SecretBytes::new).map_err(|_| broken())
@@ -214,27 +269,68 @@ fn id_of(key: &[u8; 32]) -> [u8; ID_BYTES] {
 /// # Errors
 /// When it cannot be written.
 pub fn make(file: &Path) -> std::io::Result<bool> {
-    let key = Zeroizing::new(rand::random::<[u8; 32]>());
-    let text = Zeroizing::new(format!("{HEAD}{} {}\n", hex::encode(id_of(&key)), hex::encode(*key)));
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    if let Some(dir) = dir {
+    let text = Zeroizing::new(format!("{HEAD}{}", new_line().as_str()));
+    if let Some(dir) = dir_of(file) {
         std::fs::create_dir_all(dir)?;
     }
-    // Whole or not at all: a half-written ring would be taken for a damaged one. A link never replaces a file.
-    let new = file.with_extension(format!("new-{}", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.sync_all())?;
+    // A link never replaces a file.
+    let new = write_beside(file, &text, 0o600)?;
     let linked = std::fs::hard_link(&new, file);
     std::fs::remove_file(&new)?;
     match linked {
-        Ok(()) => {
-            std::fs::File::open(dir.unwrap_or(Path::new(".")))?.sync_all()?;
-            Ok(true)
-        }
+        Ok(()) => sync_dir(file).map(|()| true),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Puts a new key in front of the others of a file, which is replaced as a whole and keeps its owner and mode.
+///
+/// # Errors
+/// When the file cannot be used, is full, or cannot be written.
+pub fn add(file: &Path) -> Result<(), VaultError> {
+    let unwritten =
+        |error: std::io::Error| VaultError::Unreadable { file: file.to_owned(), why: error.to_string() };
+    if Vault::parse(file)?.len() >= KEYS_MAX_COUNT {
+        return Err(VaultError::Full);
+    }
+    let old = Zeroizing::new(std::fs::read_to_string(file).map_err(unwritten)?);
+    let is_key = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let first = old.lines().find(is_key).unwrap_or_default();
+    let at = old.find(first).unwrap_or_default();
+    let (head, keys) = old.split_at(at);
+    let text = Zeroizing::new([head, new_line().as_str(), keys].concat());
+    let meta = std::fs::metadata(file).map_err(unwritten)?;
+    let new = write_beside(file, &text, meta.permissions().mode() & 0o777).map_err(unwritten)?;
+    let owned = std::os::unix::fs::chown(&new, Some(meta.uid()), Some(meta.gid()));
+    let replaced = owned.and_then(|()| std::fs::rename(&new, file)).and_then(|()| sync_dir(file));
+    if replaced.is_err() {
+        // It holds a key.
+        let _removed = std::fs::remove_file(&new);
+    }
+    replaced.map_err(unwritten)
+}
+
+fn new_line() -> Zeroizing<String> {
+    let key = Zeroizing::new(rand::random::<[u8; 32]>());
+    Zeroizing::new(format!("{} {}\n", hex::encode(id_of(&key)), Zeroizing::new(hex::encode(*key)).as_str()))
+}
+
+fn dir_of(file: &Path) -> Option<&Path> {
+    file.parent().filter(|dir| !dir.as_os_str().is_empty())
+}
+
+/// Whole or not at all: a half-written ring would be taken for a damaged one.
+fn write_beside(file: &Path, text: &str, mode: u32) -> std::io::Result<PathBuf> {
+    let new = file.with_extension(format!("new-{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut out = options.write(true).create(true).truncate(true).mode(mode).open(&new)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.sync_all())?;
+    Ok(new)
+}
+
+fn sync_dir(file: &Path) -> std::io::Result<()> {
+    std::fs::File::open(dir_of(file).unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
@@ -283,6 +379,30 @@ mod tests {
         std::fs::write(&one, both).unwrap();
         assert!(read(&one).unseal(PLACE, &sealed).is_ok());
         assert!(read(&two).unseal(PLACE, &read(&one).seal(PLACE, b"x").unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_key_is_added_in_front_while_others_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ring");
+        assert!(make(&file).unwrap());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let read = |file: &Path| Vault::read(file).unwrap_or_else(|error| panic!("{error}"));
+        let (running, old) = (read(&file), read(&file).ids());
+        add(&file).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+        let added = read(&file);
+        assert_eq!((added.ids().len(), &added.ids()[1..]), (2, old.as_slice()));
+        // Who runs finds the key when it meets what it sealed.
+        let sealed = added.seal(PLACE, b"hush").unwrap();
+        assert_eq!(running.ids(), old);
+        assert!(running.unseal(PLACE, &sealed).is_ok());
+        assert_eq!(running.ids(), added.ids());
+        for _ in 2..KEYS_MAX_COUNT {
+            assert!(add(&file).is_ok());
+        }
+        assert!(matches!(add(&file), Err(VaultError::Full)));
     }
 
     #[test]
