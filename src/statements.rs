@@ -17,6 +17,8 @@ pub fn all() -> Vec<&'static str> {
         crate::operation::sql::ALL,
         crate::people::sql::ALL,
         crate::placement::sql::ALL,
+        crate::query::webhooks::STATEMENTS,
+        crate::webhook::sql::ALL,
         headwater_projections::audit::ALL,
         headwater_projections::edge::ALL,
         headwater_projections::operations::ALL,

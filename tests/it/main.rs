@@ -37,4 +37,5 @@ mod support;
 mod system;
 mod system_edge;
 mod tidy;
+mod webhooks;
 mod whole;
