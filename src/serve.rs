@@ -32,7 +32,7 @@ use crate::replicas::{self, Replicas};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
-use crate::{deploy, edge, http, placement};
+use crate::{deploy, edge, http, placement, webhook};
 
 /// How long a deleted name is held for its owner.
 pub const HOLD: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -238,6 +238,7 @@ fn spawn_roles(app: &App, roles: Roles, tasks: &mut JoinSet<Result<()>>) {
         // It reaches the clusters, as deployment does.
         spawn(operation::runner::run(app.clone()).boxed());
         spawn(placement::run(app.clone()).boxed());
+        spawn(webhook::run(app.clone()).boxed());
     }
 }
 
@@ -311,6 +312,13 @@ fn recorder() -> Result<PrometheusHandle> {
     metrics::describe_counter!(
         "cdn_edge_connections_refused_total",
         "Connections of edge control beyond its bound"
+    );
+    metrics::describe_counter!("cdn_webhook_attempts_total", "Attempts to send an event, by what came of it");
+    metrics::describe_histogram!("cdn_webhook_attempt_seconds", "Time that a receiver took");
+    metrics::describe_gauge!("cdn_webhooks_failing", "Webhooks whose last attempt failed");
+    metrics::describe_gauge!(
+        "cdn_webhooks_scan_lag_events",
+        "How many events have not been looked at for webhooks yet"
     );
     metrics::describe_gauge!("cdn_projection_position", "The last position that a projection has taken in");
     metrics::describe_gauge!("cdn_projection_lag_events", "How many events a projection is behind");

@@ -18,6 +18,8 @@ pub fn all() -> Vec<&'static str> {
         crate::people::sql::ALL,
         crate::placement::sql::ALL,
         crate::vault::sql::ALL,
+        crate::query::webhooks::STATEMENTS,
+        crate::webhook::sql::ALL,
         headwater_projections::audit::ALL,
         headwater_projections::edge::ALL,
         headwater_projections::operations::ALL,

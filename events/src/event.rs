@@ -21,6 +21,9 @@ pub use crate::people::{
 };
 use crate::people::{ProfileChanged, TenantSettings, UserSettings};
 use crate::time::Timestamp;
+use crate::webhook::{
+    WebhookCreated, WebhookDeleted, WebhookDisabled, WebhookReplayed, WebhookSecretRotated, WebhookSettings,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -441,4 +444,19 @@ events! {
     TenantUpdated(Change<TenantSettings>) = "tenant.updated" @ 1 in Tenant,
     "The tenant is gone for good, and its name is free. It owned no domain."
     TenantDeleted(Nothing) = "tenant.deleted" @ 1 in Tenant,
+    // Receivers of events.
+    "A webhook came into being: events of its owner are sent to its URL from here on. Its secret is kept elsewhere, sealed."
+    WebhookCreated(WebhookCreated) = "webhook.created" @ 1 in Webhook,
+    "What is said of the webhook changed. It counts for everything that was not delivered yet."
+    WebhookUpdated(Box<Change<WebhookSettings>>) = "webhook.updated" @ 1 in Webhook,
+    "What stands after this event is sent to the webhook."
+    WebhookEnabled(Nothing) = "webhook.enabled" @ 1 in Webhook,
+    "Nothing is sent to the webhook any more: somebody asked for it, its receiver said that it is gone, or nothing could be delivered."
+    WebhookDisabled(WebhookDisabled) = "webhook.disabled" @ 1 in Webhook,
+    "The webhook has another secret; the one before counts beside it until `until`."
+    WebhookSecretRotated(WebhookSecretRotated) = "webhook.secret_rotated" @ 1 in Webhook,
+    "What stands after a position is sent to the webhook again."
+    WebhookReplayed(WebhookReplayed) = "webhook.replayed" @ 1 in Webhook,
+    "The webhook is gone for good, with its secrets and what was kept of its deliveries."
+    WebhookDeleted(WebhookDeleted) = "webhook.deleted" @ 1 in Webhook,
 }

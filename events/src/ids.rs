@@ -61,6 +61,8 @@ uuid_id! {
     PurgeId,
     /// A certificate of a domain.
     CertificateId,
+    /// A webhook's stream.
+    WebhookId,
 }
 
 /// Digits of a log's id that do not stand in a stream id: all but the last eight, which are random.
@@ -129,10 +131,12 @@ pub enum StreamKind {
     Edge,
     /// A service class of cells.
     Pool,
+    /// A receiver of events.
+    Webhook,
 }
 
 impl StreamKind {
-    const ALL: [(Self, i16, &'static str); 8] = [
+    const ALL: [(Self, i16, &'static str); 9] = [
         (Self::Domain, 1, "domain"),
         (Self::Tenant, 2, "tenant"),
         (Self::User, 3, "user"),
@@ -141,6 +145,7 @@ impl StreamKind {
         (Self::Platform, 6, "platform"),
         (Self::Edge, 7, "edge"),
         (Self::Pool, 8, "pool"),
+        (Self::Webhook, 9, "webhook"),
     ];
 
     /// The stored number.
@@ -200,6 +205,11 @@ impl StreamRef {
     /// A pool's stream.
     pub fn pool(id: PoolId) -> Self {
         Self { kind: StreamKind::Pool, id: id.as_uuid() }
+    }
+
+    /// A webhook's stream.
+    pub fn webhook(id: WebhookId) -> Self {
+        Self { kind: StreamKind::Webhook, id: id.as_uuid() }
     }
 
     /// An operation's stream.

@@ -17,3 +17,4 @@ pub mod people;
 pub mod reject;
 pub mod scope;
 pub mod time;
+pub mod webhook;

@@ -21,6 +21,8 @@ mod decide_placement;
 mod decide_rrsets;
 #[path = "laws/decide_sites.rs"]
 mod decide_sites;
+#[path = "laws/decide_webhooks.rs"]
+mod decide_webhooks;
 #[path = "laws/destinations.rs"]
 mod destinations;
 #[path = "laws/dns_oracle.rs"]
@@ -33,6 +35,8 @@ mod dns_values;
 mod given;
 #[path = "laws/golden.rs"]
 mod golden;
+#[path = "laws/golden_webhooks.rs"]
+mod golden_webhooks;
 #[path = "laws/retention.rs"]
 mod retention;
 #[path = "laws/rollback.rs"]

@@ -7,8 +7,11 @@ use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainState, NotRestored, Precondition};
 use headwater_events::envelope::Client;
-use headwater_events::ids::{EdgeId, OperationId, Position, RequestId, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{
+    EdgeId, OperationId, Position, RequestId, Revision, TenantId, TokenId, UserId, WebhookId,
+};
 use headwater_events::reject::{Guard, Reject};
+use headwater_events::webhook::SealedWebhookSecret;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use uuid::Uuid;
@@ -126,6 +129,15 @@ pub enum Aside {
         /// The edge.
         edge: EdgeId,
     },
+    /// What a webhook signs with from now on.
+    WebhookSecret {
+        /// The webhook.
+        webhook: WebhookId,
+        /// The version that it was sealed for.
+        version: u32,
+        /// The secret, sealed.
+        sealed: SealedWebhookSecret,
+    },
 }
 
 impl std::fmt::Debug for Aside {
@@ -143,6 +155,7 @@ impl std::fmt::Debug for Aside {
             Self::EdgeToken { .. } => "EdgeToken",
             Self::EdgeIdentity { .. } => "EdgeIdentity",
             Self::EdgeGone { .. } => "EdgeGone",
+            Self::WebhookSecret { .. } => "WebhookSecret",
         })
     }
 }

@@ -6,6 +6,7 @@
 
 mod reader;
 mod types;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use headwater_events::domain::destination::{Destinations, NETWORKS_MAX_COUNT, Ne
 pub use reader::{ConfigError, EnvironmentVariable};
 use reader::{Reader, Section};
 pub use types::{ApiUrl, HostName, ListenerName, SecretSource};
+pub use webhooks::Webhooks;
 
 /// The variable that names the file.
 pub const CONFIG_VARIABLE: &str = "HEADWATER_CONFIG";
@@ -57,6 +59,8 @@ pub struct Config {
     pub edge_control: EdgeControl,
     /// `[secrets]`: what secrets are sealed under.
     pub secrets: Secrets,
+    /// `[webhooks]`: where events may be sent to.
+    pub webhooks: Webhooks,
     /// `[client]`: the API that the client commands talk to.
     pub client: Client,
 }
@@ -273,6 +277,7 @@ impl Config {
             secrets: reader.section("secrets", |section| Secrets {
                 key_file: section.path("key_file", base).unwrap_or_else(|| base.join("secret-key")),
             }),
+            webhooks: reader.section("webhooks", |section| webhooks::webhooks(section, base)),
             client: reader.section("client", |section| client(section, base)),
             file: file.clone(),
         };

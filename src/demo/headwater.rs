@@ -124,6 +124,8 @@ impl Settings {
              answer_ttl = 5\ndrain_seconds = 5\n\n\
              [edge_control]\nlisten = \"{edge_control}\"\nheartbeat_seconds = 1\n\
              registrations_per_hour = 1000000\nrequests_per_minute = 1000000\n\n\
+             # Receivers on this machine.\n\
+             [webhooks]\nallow_http = true\nallow_networks = [\"127.0.0.0/8\", \"::1/128\"]\n\n\
              # A demo has one user, who may want to see how fast it is.\n\
              [limits]\ndomains_per_tenant = 1000000\nstreams_per_token = 10000\nstreams_per_tenant = 10000\n\
              mutations_per_minute = 10000000\nreads_per_minute = 10000000\n\n\

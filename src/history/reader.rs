@@ -23,7 +23,7 @@ const PAGE_TARGET_BYTES: usize = 1_048_576;
 const FIRST_PAGE_EVENTS: i64 = 64;
 
 /// Filters of a reader; none lets everything through.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Names of domains.
     pub domains: Option<Vec<String>>,

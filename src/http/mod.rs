@@ -39,6 +39,7 @@ mod tls;
 mod tokens;
 mod undo;
 mod users;
+mod webhooks;
 mod zone;
 
 pub mod answer;

@@ -17,7 +17,7 @@ use super::rate::Limiter;
 use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
     edges, envelope, events, health, hostnames, members, operations, placement, projections, revisions,
-    rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, zone,
+    rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, webhooks, zone,
 };
 use crate::app::App;
 
@@ -41,6 +41,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(session::routes())
         .merge(access_log::routes())
         .merge(tokens::routes())
+        .merge(webhooks::routes())
         .merge(clusters::routes())
         .merge(edges::routes())
         .merge(cells::routes())

@@ -11,11 +11,13 @@ use utoipa_axum::routes;
 
 use super::Problem;
 use super::auth::Authenticated;
+use super::dto::webhook::WebhookStatus;
 use super::query::{NoQuery, Query};
 use crate::app::App;
 use crate::placement;
 use crate::query::edges::{self, StaleEdge};
 use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, StrayZones, TargetStatus};
+use crate::query::webhooks;
 use crate::rebuild::{self, Standing};
 
 /// How long a deployment may wait before it counts as wrong, in seconds.
@@ -62,6 +64,10 @@ struct Status {
     edges: Vec<StaleEdge>,
     /// Why DNS may send visitors to edges that are not ready, or to none.
     placement: Vec<String>,
+    /// Webhooks that have failed for more than a minute. A tenant's is a matter of that tenant: it makes nothing wrong here.
+    webhooks: Vec<WebhookStatus>,
+    /// How many events have not been looked at for webhooks yet.
+    webhooks_lag: i64,
 }
 
 /// What is wrong now.
@@ -87,6 +93,8 @@ async fn get(
         paused: status::pauses(&app.pool).await?,
         edges: edges::stale(&app.pool).await?,
         placement: placed(&app).await?,
+        webhooks: webhooks::failing(&app.pool).await?.into_iter().map(WebhookStatus::from).collect(),
+        webhooks_lag: webhooks::scan_lag(&app.pool).await?,
     };
     status.problems = problems(&status);
     status.ok = status.problems.is_empty();
@@ -195,6 +203,13 @@ fn problems(status: &Status) -> Vec<String> {
     }
     problems.extend(status.edges.iter().flat_map(host_problems));
     problems.extend(status.placement.iter().cloned());
+    for hook in status.webhooks.iter().filter(|hook| hook.tenant.is_none()) {
+        let why = hook.error.as_deref().unwrap_or("nothing is known of why");
+        problems.push(format!("the webhook {} of the platform fails since {}: {why}", hook.name, hook.since));
+    }
+    if status.webhooks_lag > LAG_MAX_EVENTS {
+        problems.push(format!("webhooks are {} events behind", status.webhooks_lag));
+    }
     problems
 }
 
@@ -223,6 +238,8 @@ mod tests {
             targets: vec![target],
             edges: Vec::new(),
             placement: Vec::new(),
+            webhooks: Vec::new(),
+            webhooks_lag: 0,
             failing: Vec::new(),
             foreign_zones: Vec::new(),
             lost_zones: Vec::new(),

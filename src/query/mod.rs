@@ -13,6 +13,7 @@ pub mod rrsets;
 pub mod sites;
 pub mod sql;
 pub mod status;
+pub mod webhooks;
 
 use chrono::{DateTime, Utc};
 use headwater_events::actor::Visible;

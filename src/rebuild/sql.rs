@@ -12,6 +12,7 @@ const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sq
 const CERTIFICATES: &str = include_str!("../../migrations/control/0040_certificates.sql");
 const ACCESS: &str = include_str!("../../migrations/control/0060_access.sql");
 const PEOPLE: &str = include_str!("../../migrations/control/0070_people.sql");
+const WEBHOOKS: &str = include_str!("../../migrations/control/0130_webhooks.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
@@ -85,7 +86,7 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 19] = [
+pub(super) const COMPARED: [Table; 20] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
@@ -106,6 +107,7 @@ pub(super) const COMPARED: [Table; 19] = [
     table("edges", "id"),
     table("cells", "edge_id, number"),
     table("pools", "id"),
+    table("webhooks", "id"),
 ];
 
 /// Compares one table with its copy: key, live row, expected row of each that differs.
@@ -137,7 +139,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
     let part = |text: &'static str| text.split_once(OWN_TABLES_END).map_or(text, |(own, _)| own);
     let (certificates, access, people) = (part(CERTIFICATES), part(ACCESS), part(PEOPLE));
-    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}");
+    let webhooks = part(WEBHOOKS);
+    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{webhooks}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -145,7 +148,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE] {
+    for procedures in [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE, WEBHOOKS]
+    {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))
@@ -170,6 +174,7 @@ pub(super) fn remove(schema: &str) -> String {
          drop procedure if exists {schema}_apply_sites; drop procedure if exists {schema}_apply_edges; \
          drop procedure if exists {schema}_apply_certificates; \
          drop procedure if exists {schema}_apply_outcomes; drop procedure if exists {schema}_apply_access; drop procedure if exists {schema}_apply_people; \
+         drop procedure if exists {schema}_apply_webhooks; drop procedure if exists {schema}_apply_before_webhooks; \
          drop procedure if exists {schema}_write"
     )
 }

@@ -347,6 +347,9 @@ fn beside(aside: &Aside) -> Option<serde_json::Value> {
             json!({"do": "edge_identity_recorded", "serial": hex::encode(serial)})
         }
         Aside::EdgeGone { edge } => json!({"do": "edge_forgotten", "id": edge}),
+        Aside::WebhookSecret { webhook, version, sealed } => json!({
+            "do": "webhook_secret", "id": webhook, "version": version, "sealed": hex::encode(sealed.as_bytes()),
+        }),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, lock, member, past, people, row, sites, sql};
+use super::{edge, lock, member, past, people, row, sites, sql, webhooks};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -426,6 +426,9 @@ async fn admin(
         }
         AdminCommand::Edge { edge, command } => {
             view.edge = edge::view(connection, edge.as_uuid(), command).await?;
+        }
+        AdminCommand::Webhook { webhook, owner, command } => {
+            webhooks::view(connection, *webhook, *owner, command, &mut view).await?;
         }
         _ => people::view(connection, command, aside, lock, &mut view).await?,
     }

@@ -23,6 +23,7 @@ mod turn;
 pub mod undo;
 pub mod verify;
 mod watchdog;
+mod webhooks;
 
 pub use append::AppendError;
 pub use committer::{Committer, CommitterHandle};

@@ -196,6 +196,20 @@ pub(super) const IS_LAST_ENDPOINT: &str = "select exists (select from desired.pl
      and not exists (select from desired.platform p cross join lateral jsonb_each(p.endpoints->'pools') o(pool, edges) \
          join desired.edges e on o.edges ? e.id::text where e.id::text <> $1 and e.enabled and not e.drained)";
 
+/// $1 webhook.
+pub(super) const WEBHOOK: &str = "select tenant_id, name, url, types, domains, labels, description, enabled, \
+     secret_version from desired.webhooks where id = $1";
+
+/// $1 tenant or null: whether it exists, and how many webhooks it has.
+pub(super) const WEBHOOK_OWNER: &str = "select $1::uuid is null or exists (select from desired.tenants where id = $1), \
+     (select count(*) from desired.webhooks where tenant_id is not distinct from $1)";
+
+/// $1 tenant or null, $2 position, $3 how many at most: floor and head of the log, and how many of the tenant's events
+/// (or all) stand after the position.
+pub(super) const WEBHOOK_REPLAY: &str = "select m.floor_position, h.head, case when $1::uuid is null then h.head - $2 \
+     else (select count(*) from (select from events where tenant_id = $1 and position > $2 limit $3) n) end \
+     from log_meta m cross join (select coalesce(max(position), 0) as head from events) h";
+
 /// $1 serial: whether the log tells of this identity, or it is gone.
 pub(super) const IDENTITY_RECORDED: &str = "select not exists (select from edge_identities \
      where serial = $1 and not recorded and revoked_at is null)";
@@ -385,6 +399,9 @@ pub const ALL: &[&str] = &[
     LOG,
     RENEW_LOG,
     EDGE,
+    WEBHOOK,
+    WEBHOOK_OWNER,
+    WEBHOOK_REPLAY,
     IDENTITY_RECORDED,
     IS_LAST_ENDPOINT,
     HEAD,

@@ -121,7 +121,22 @@ pub fn matrix() -> Vec<Row> {
     .into_iter()
     .chain(sites())
     .chain(people())
+    .chain(webhooks())
     .collect()
+}
+
+/// The same for webhooks. The tenant that is named is another's.
+fn webhooks() -> Vec<Row> {
+    let new = json!({"name": "a", "url": "https://hooks.example.net/", "tenant": uuid::Uuid::from_u128(7)});
+    vec![
+        ("get", "/api/webhooks", Value::Null, 200),
+        ("post", "/api/webhooks", new, 404),
+        ("get", "/api/webhooks/{id}", Value::Null, 404),
+        ("patch", "/api/webhooks/{id}", json!({"name": "b"}), 404),
+        ("delete", "/api/webhooks/{id}", Value::Null, 404),
+        ("get", "/api/webhooks/{id}/deliveries", Value::Null, 404),
+        ("post", "/api/webhooks/{id}/replay", json!({"after": 0}), 404),
+    ]
 }
 
 /// The same for people: users, tenants and oneself.

@@ -2,6 +2,7 @@
 //! nothing else is.
 
 mod accounts;
+mod webhooks;
 
 use std::collections::BTreeSet;
 
@@ -369,9 +370,19 @@ async fn every_fault_of_every_body_is_told_at_once() {
         .expect(202);
     let head = api.head().await;
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
-    for (method, path, body, mut expected) in
-        [rrsets(), batches(), domains(), accounts(), people(), clusters(), pauses(), sites(), edges()]
-            .concat()
+    for (method, path, body, mut expected) in [
+        rrsets(),
+        batches(),
+        domains(),
+        accounts(),
+        people(),
+        clusters(),
+        pauses(),
+        sites(),
+        edges(),
+        webhooks::webhooks(),
+    ]
+    .concat()
     {
         seen.insert((method.to_owned(), path.to_owned()));
         let target = path.replace("{d}", "example.test").replace("{name}", "www").replace("{type}", "A");

@@ -13,12 +13,12 @@ use crate::support::{TestApi, eventually, schema};
 
 const ZONE: &str = "/api/domains/example.test";
 
-fn described() -> Value {
+pub fn described() -> Value {
     serde_json::from_str(document().unwrap().text()).unwrap()
 }
 
 /// Holds an answer against what the document says of its operation.
-fn hold(document: &Value, method: &str, path: &str, status: u16, value: &Value) {
+pub fn hold(document: &Value, method: &str, path: &str, status: u16, value: &Value) {
     let answers = &document["paths"][path][method]["responses"];
     let answer = answers.get(status.to_string()).unwrap_or_else(|| panic!("{method} {path}: no {status}"));
     let found = schema::differences(document, &answer["content"]["application/json"]["schema"], value);

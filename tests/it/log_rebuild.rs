@@ -17,10 +17,15 @@ use headwater_events::domain::{
     CertificateBody, CertificateSource, DomainCommand, NewCertificate, RrsetChange, SealedPrivateKey,
 };
 use headwater_events::event::{DeploymentFact, PauseScope, Stages};
-use headwater_events::ids::{CertificateId, ClusterId, DomainId, Position, Revision, TokenId, UserId};
+use headwater_events::ids::{
+    CertificateId, ClusterId, DomainId, Position, Revision, TenantId, TokenId, UserId, WebhookId,
+};
 use headwater_events::people::TokenLimits;
 use headwater_events::scope::{Domains, Grant, Scope};
 use headwater_events::time::Timestamp;
+use headwater_events::webhook::{
+    DisableReason, WebhookCommand, WebhookCreated, WebhookDisabled, WebhookPatch, WebhookSettings,
+};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Executor};
 use uuid::Uuid;
@@ -120,7 +125,41 @@ async fn access(log: &Log, user: UserId, id: DomainId, name: &str) {
 }
 
 /// A little of everything that `desired` folds.
+/// Webhooks in every state, one of them with a tenant that goes.
+async fn webhooks(log: &Log) {
+    let going = TenantId::from_uuid(Uuid::now_v7());
+    log.admin(create_tenant(going, "going")).await;
+    for (number, owner) in (0..).zip([Some(log.tenant), None, Some(log.tenant), Some(going)]) {
+        let webhook = WebhookId::from_uuid(Uuid::now_v7());
+        let named = Domains::Named([domain_name("a.test")].into());
+        let settings = WebhookSettings {
+            name: format!("hook {number}"),
+            url: "https://hooks.example.net/".into(),
+            types: vec!["rrset.".into()],
+            domains: if number == 0 { named } else { Domains::All },
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            description: None,
+        };
+        let until = Timestamp::from_millis(1_700_000_000_000);
+        let patch = WebhookPatch { types: Some(Vec::new()), ..WebhookPatch::default() };
+        let gone = WebhookDisabled { reason: DisableReason::Gone, position: None, detail: Some("x".into()) };
+        let mut commands = vec![
+            WebhookCommand::Create(WebhookCreated { settings, enabled: true }),
+            WebhookCommand::Update(patch),
+            WebhookCommand::RotateSecret { version: 2, until },
+            WebhookCommand::Replay { after: Position::ZERO },
+        ];
+        commands.extend((number < 2).then_some(WebhookCommand::Disable(gone)));
+        commands.extend((number == 2).then_some(WebhookCommand::Delete));
+        for command in commands {
+            log.admin(AdminCommand::Webhook { webhook, owner, command }).await;
+        }
+    }
+    log.admin(AdminCommand::DeleteTenant { tenant: going }).await;
+}
+
 async fn history(log: &Log) {
+    webhooks(log).await;
     let user = UserId::from_uuid(Uuid::now_v7());
     log.submit(create_user(user, "a@example.test")).await.unwrap();
     log.admin(AdminCommand::AddMember { tenant: log.tenant, user, role: None }).await;
@@ -172,7 +211,7 @@ async fn desired_can_be_dropped_and_comes_back_the_same() {
     history(&log).await;
     assert_eq!(verify(&log.pool, None, &mut |_| {}).await.unwrap(), []);
     let before = dump(&log.pool).await;
-    assert_eq!(before.len(), 19, "a table that the rebuild does not know: {before:?}");
+    assert_eq!(before.len(), 20, "a table that the rebuild does not know: {before:?}");
     log.pool.execute("drop schema desired cascade").await.unwrap();
     let standings = rebuild::list(&log.pool).await.unwrap();
     assert_eq!((standings[0].name.as_str(), standings[0].state.as_str()), ("desired", "missing"));

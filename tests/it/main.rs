@@ -41,4 +41,5 @@ mod support;
 mod system;
 mod system_edge;
 mod tidy;
+mod webhooks;
 mod whole;

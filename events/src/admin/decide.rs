@@ -12,6 +12,7 @@ use crate::event::{Event, PlatformInitialized, TenantCreated, TokenCreated, Toke
 use crate::ids::{OperationId, Revision};
 use crate::reject::{Fault, Reject};
 use crate::scope;
+use crate::webhook;
 
 /// Whether the caller may ask for this at all.
 ///
@@ -126,6 +127,12 @@ pub fn decide(
                 events => plain(view, command, events),
             }
         }
+        AdminCommand::Webhook { webhook, owner, command: wanted } => {
+            match webhook::decide(*webhook, *owner, &view.webhook, wanted)? {
+                events if events.is_empty() => unchanged,
+                events => plain(view, command, events),
+            }
+        }
         AdminCommand::CreateSharedPool if view.revision > Revision::ZERO => unchanged,
         AdminCommand::CreateSharedPool => {
             plain(view, command, vec![Event::PoolCreated(PoolCreated::shared())])
@@ -205,6 +212,7 @@ pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>
             Some(domain.tenant)
         }
         AdminCommand::UpdateTenant { tenant, .. } | AdminCommand::DeleteTenant { tenant } => Some(*tenant),
+        AdminCommand::Webhook { owner, .. } => *owner,
         _ => None,
     };
     let domain = match command {

@@ -23,10 +23,12 @@ use crate::event::{
 };
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
+    WebhookId,
 };
 use crate::people::TokenLimits;
 use crate::scope::Scope;
 use crate::time::Timestamp;
+use crate::webhook::{WebhookCommand, WebhookView};
 
 /// Octets of a tenant's, cluster's or edge's name, at most.
 pub const NAME_MAX_BYTES: usize = 255;
@@ -295,6 +297,15 @@ pub enum AdminCommand {
         /// How.
         command: EdgeCommand,
     },
+    /// A command on a webhook.
+    Webhook {
+        /// Which.
+        webhook: WebhookId,
+        /// Whose; none: the platform's own.
+        owner: Option<TenantId>,
+        /// How.
+        command: WebhookCommand,
+    },
     /// Make the pool that every cell belongs to.
     CreateSharedPool,
     /// Say what DNS answers for proxied names.
@@ -376,6 +387,8 @@ pub struct AdminView {
     pub edge: EdgeView,
     /// The user or the tenant as it is.
     pub people: PeopleView,
+    /// The webhook as it is.
+    pub webhook: WebhookView,
 }
 
 impl AdminCommand {
@@ -411,6 +424,7 @@ impl AdminCommand {
             | Self::CancelOperation { operation } => StreamRef::operation(*operation),
             Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
             Self::Edge { edge, .. } => StreamRef::edge(*edge),
+            Self::Webhook { webhook, .. } => StreamRef::webhook(*webhook),
             Self::CreateSharedPool => StreamRef::pool(PoolId::SHARED),
         }
     }
@@ -426,6 +440,7 @@ impl AdminCommand {
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => {
                 (Verb::Manage, Resource::Tenant(*tenant))
             }
+            Self::Webhook { owner: Some(tenant), .. } => (Verb::Manage, Resource::Tenant(*tenant)),
             Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
                 (Verb::Manage, Resource::Contents(domain.as_ref()))
             }

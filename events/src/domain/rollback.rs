@@ -180,7 +180,14 @@ impl Past {
             | Event::EdgeDeleted(_)
             | Event::AddressesChanged(_)
             | Event::EndpointsChanged(_)
-            | Event::PoolCreated(_) => {}
+            | Event::PoolCreated(_)
+            | Event::WebhookCreated(_)
+            | Event::WebhookUpdated(_)
+            | Event::WebhookEnabled(_)
+            | Event::WebhookDisabled(_)
+            | Event::WebhookSecretRotated(_)
+            | Event::WebhookReplayed(_)
+            | Event::WebhookDeleted(_) => {}
         }
     }
 

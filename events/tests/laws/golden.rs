@@ -393,6 +393,7 @@ fn every_event_that_was_ever_written_is_read_and_written_the_same() {
         site_samples(),
         certificate_samples(),
         edge_samples(),
+        crate::golden_webhooks::samples(),
     ]
     .concat();
     let sampled: BTreeSet<_> = samples.iter().map(|event| (event.type_name(), event.schema())).collect();

@@ -1,7 +1,7 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
-use super::{edges, people};
+use super::{edges, people, webhooks};
 use headwater_events::actor::Role;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
@@ -127,7 +127,9 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
     if let Some(row) = operation_row(e) {
         changes.operations.entry(row.id).or_insert(row);
     }
+    changes.others.extend(webhooks::change(e));
     match (e.stream.kind, e.domain) {
+        (StreamKind::Webhook, _) => {}
         (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
         (StreamKind::DnsCluster, domain) => fold_cluster(changes, e, domain.map(|d| d.0)),
         (StreamKind::Edge | StreamKind::Pool, _) => changes.others.extend(edges::change(e)),

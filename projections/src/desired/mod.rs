@@ -4,6 +4,7 @@
 mod change;
 mod edges;
 mod people;
+mod webhooks;
 
 pub use change::{
     Changes, DomainTouch, EDGE_KINDS, Folded, OperationRow, RrsetPut, RrsetRow, concerns_edges, fold,

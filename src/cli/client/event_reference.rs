@@ -92,6 +92,7 @@ fn whose(stream: StreamKind) -> &'static str {
         StreamKind::Platform => "the stream of the platform",
         StreamKind::Edge => "the stream of the edge",
         StreamKind::Pool => "the stream of the pool",
+        StreamKind::Webhook => "the stream of the webhook",
     }
 }
 

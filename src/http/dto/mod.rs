@@ -12,6 +12,7 @@ pub mod rrset;
 pub mod scope;
 pub mod site;
 pub mod tls;
+pub mod webhook;
 
 use headwater_events::actor::{self as policy, ActorKind};
 use headwater_events::domain::LabelsPatch;

@@ -101,6 +101,7 @@ struct Ids {
     user: UserId,
     token: String,
     operation: String,
+    webhook: String,
 }
 
 fn fill(path: &str, ids: &Ids) -> String {
@@ -110,6 +111,7 @@ fn fill(path: &str, ids: &Ids) -> String {
         path if path.contains("/users/") => &ids.user.to_string(),
         path if path.starts_with("/api/tokens/") => &ids.token,
         path if path.contains("/operations/") => &ids.operation,
+        path if path.contains("/webhooks/") => &ids.webhook,
         _ => &random,
     };
     path.replace("{d}", "example.test")
@@ -125,6 +127,9 @@ fn body(row: &Row, ids: &Ids) -> Option<Value> {
     if (row.0, row.1) == ("post", "/api/domains") {
         return Some(json!({"name": "new.example.org", "tenant": ids.tenant}));
     }
+    if (row.0, row.1) == ("post", "/api/webhooks") {
+        return Some(json!({"name": "new", "url": "https://hooks.example.net/", "tenant": ids.tenant}));
+    }
     (!row.2.is_null()).then(|| row.2.clone())
 }
 
@@ -136,6 +141,8 @@ async fn world(api: &TestApi) -> (Ids, Vec<(Who, Secret)>) {
     let made = api.call(Method::POST, "/api/domains", new).await.expect(202).json();
     let www = json!({"ttl": 60, "records": [ADDRESS]});
     api.call(Method::PUT, "/api/domains/example.test/rrsets/www/A", www).await.expect(202);
+    let hook = json!({"name": "ours", "url": "https://hooks.example.net/", "tenant": tenant});
+    let hook = api.call(Method::POST, "/api/webhooks", hook).await.expect(201).json();
     let me = api.get("/api/me").await.expect(200).json();
     let user: UserId = me["id"].as_str().unwrap().parse().unwrap();
     let member = json!({"role": "viewer"});
@@ -169,6 +176,7 @@ async fn world(api: &TestApi) -> (Ids, Vec<(Who, Secret)>) {
         user,
         token: text(&me["token"]),
         operation: text(&made["operation"]["id"]),
+        webhook: text(&hook["id"]),
     };
     (ids, people)
 }
@@ -185,7 +193,10 @@ async fn ask(api: &TestApi, token: &Secret, row: &Row, ids: &Ids, dry: bool) -> 
 
 #[tokio::test]
 async fn every_route_for_everybody() {
-    let api = TestApi::start("").await;
+    let dir = tempfile::tempdir().unwrap();
+    let key_file = dir.path().join("secret-key");
+    assert!(headwater::vault::make(&key_file).unwrap());
+    let api = TestApi::start(&format!("[secrets]\nkey_file = {key_file:?}\n")).await;
     tokio::spawn(headwater::operation::run(api.app.clone()));
     let (ids, people) = world(&api).await;
     assert_eq!(people.iter().map(|(who, _)| *who).filter(|who| ALL.contains(who)).count(), ALL.len());

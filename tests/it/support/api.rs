@@ -172,6 +172,13 @@ impl TestApi {
         api
     }
 
+    /// A process on a database that is there already.
+    pub async fn process_on(url: &Secret, config: &str) -> Twin {
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let (app, address, _) = process(url, config, &Arc::new(TurnedClock::default())).await;
+        Twin { app, address }
+    }
+
     /// Another process on the same database, by the same clock.
     pub async fn join(&self, config: &str) -> Twin {
         let (app, address, _) = process(self.database.url(), config, &self.clock).await;
