@@ -27,6 +27,7 @@ pub mod tls;
 pub mod token;
 pub mod undo;
 pub mod wait;
+pub mod webhook;
 pub mod zone;
 
 use std::path::PathBuf;
@@ -136,6 +137,9 @@ pub enum ClientCommand {
     /// Tokens for programs
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Webhooks: receivers of events
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
     /// Tenants, who own domains (administrators)
     #[command(subcommand)]
     Tenant(people::TenantCommand),
@@ -238,6 +242,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Edge(command) => edge::run(&console, command).await,
         ClientCommand::Deployment(command) => deployment::run(&console, command).await,
         ClientCommand::Token(command) => token::run(&console, command).await,
+        ClientCommand::Webhook(command) => webhook::run(&console, command).await,
         ClientCommand::Tenant(command) => people::run_tenant(&console, command).await,
         ClientCommand::Member(command) => member::run(&console, command).await,
         ClientCommand::User(command) => people::run_user(&console, command).await,

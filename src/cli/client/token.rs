@@ -136,8 +136,24 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
         return carry_out(console, call, &args.common.into(), Say::Id).await;
     }
     // Before the token exists, so that a file that cannot be written leaves none behind.
-    let file = args.output.as_deref().map(|file| new_file(file).map(|open| (file, open))).transpose()?;
-    let answer = match console.api.send(&args.common.apply(call)?).await {
+    let file = to_new_file(args.output.as_deref())?;
+    show_secret(console, args.common.apply(call)?, file, "token", "token").await
+}
+
+/// Opens the file that a secret is to be written to, if there is one.
+pub(super) fn to_new_file(file: Option<&Path>) -> Result<Option<(PathBuf, std::fs::File)>> {
+    file.map(|file| new_file(file).map(|open| (file.to_owned(), open))).transpose()
+}
+
+/// Carries out what makes a secret, which stands in the answer's field `key`, and shows it, alone or in its file.
+pub(super) async fn show_secret(
+    console: &Console,
+    call: Call,
+    file: Option<(PathBuf, std::fs::File)>,
+    key: &str,
+    what: &str,
+) -> Result<()> {
+    let answer = match console.api.send(&call).await {
         Ok(answer) => answer,
         Err(error) => {
             if let Some((file, _)) = &file {
@@ -148,22 +164,23 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
         }
     };
     let mut body = answer.json()?;
-    let Some(Value::String(token)) = body.get_mut("token").map(Value::take) else {
-        return Err(ClientError::refused(
-            "the token was made by an earlier try and cannot be shown again: revoke it and make another one",
-        ));
+    let Some(Value::String(secret)) = body.get_mut(key).map(Value::take) else {
+        return Err(ClientError::refused(format!(
+            "the {key} was made by an earlier try and cannot be shown again: {}",
+            if key == what { "revoke it and make another one" } else { "rotate it" }
+        )));
     };
-    let (id, token) = (cell(body.get("id")), Secret::new(token));
+    let (id, secret) = (cell(body.get("id")), Secret::new(secret));
     if let Some((file, mut open)) = file {
-        writeln!(open, "{}", token.expose()).with_context(|| format!("cannot write {}", file.display()))?;
-        talk(format_args!("the token is in {}", file.display()));
+        writeln!(open, "{}", secret.expose()).with_context(|| format!("cannot write {}", file.display()))?;
+        talk(format_args!("the {key} is in {}", file.display()));
         return Ok(data(if console.json { body.to_string() } else { id })?);
     }
     if console.json {
         return Ok(data(answer.text.trim_end())?);
     }
-    talk(format_args!("token {id}; it is shown only now:"));
-    Ok(data(token.expose())?)
+    talk(format_args!("{what} {id}; its {key} is shown only now:"));
+    Ok(data(secret.expose())?)
 }
 
 /// A scope as it is written on the command line: lists by their keys. What stands in them the server judges.

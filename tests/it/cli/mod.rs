@@ -5,6 +5,7 @@ mod history;
 mod says;
 mod script;
 pub mod walk;
+mod webhooks;
 
 use serde_json::{Value, json};
 use sqlx::Executor;
