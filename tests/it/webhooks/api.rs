@@ -297,6 +297,9 @@ async fn no_attempt_begins_after_the_answer_to_a_disable() {
     receiver.has(1).await;
     let pool = &lab.api.app.pool;
     let mut behind = pool.begin().await.unwrap();
+    // However busy the machine is.
+    let patient = "set local idle_in_transaction_session_timeout = 0";
+    sqlx::query(patient).execute(&mut *behind).await.unwrap();
     sqlx::query("select from webhook_scan for update").execute(&mut *behind).await.unwrap();
     lab.own(Method::PATCH, &path, json!({"enabled": false})).await.expect(200);
     go.notify_one();
