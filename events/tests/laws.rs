@@ -33,6 +33,8 @@ mod dns_values;
 mod given;
 #[path = "laws/golden.rs"]
 mod golden;
+#[path = "laws/managers.rs"]
+mod managers;
 #[path = "laws/retention.rs"]
 mod retention;
 #[path = "laws/rollback.rs"]

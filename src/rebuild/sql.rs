@@ -12,6 +12,7 @@ const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sq
 const CERTIFICATES: &str = include_str!("../../migrations/control/0040_certificates.sql");
 const ACCESS: &str = include_str!("../../migrations/control/0060_access.sql");
 const PEOPLE: &str = include_str!("../../migrations/control/0070_people.sql");
+const MANAGERS: &str = include_str!("../../migrations/control/0120_managers.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
@@ -137,7 +138,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
     let part = |text: &'static str| text.split_once(OWN_TABLES_END).map_or(text, |(own, _)| own);
     let (certificates, access, people) = (part(CERTIFICATES), part(ACCESS), part(PEOPLE));
-    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}");
+    let managers = part(MANAGERS);
+    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{managers}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -145,7 +147,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE] {
+    for procedures in [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE, MANAGERS]
+    {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))
@@ -160,7 +163,7 @@ fn renamed(text: &str, schema: &str) -> String {
 
 /// Takes a run of events in; the arguments are those of `desired_write`.
 pub(super) fn write(schema: &str) -> String {
-    format!("call {schema}_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
+    format!("call {schema}_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)")
 }
 
 /// Removes a copy and whatever is left of one that was interrupted.

@@ -24,6 +24,7 @@ use crate::event::{
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
 };
+use crate::manager::Managing;
 use crate::people::TokenLimits;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -165,6 +166,8 @@ pub enum AdminCommand {
         scopes: Option<Vec<Scope>>,
         /// When and from where it works.
         limits: TokenLimits,
+        /// Whose tool it belongs to.
+        managing: Managing,
     },
     /// Revoke a token.
     RevokeToken {
@@ -372,6 +375,8 @@ pub struct AdminView {
     pub endpoints: Option<Endpoints>,
     /// The operation has ended already.
     pub operation_terminal: bool,
+    /// Who asked for it, where the operation undoes what a token did.
+    pub undo_by: Option<UserId>,
     /// The edge as it is.
     pub edge: EdgeView,
     /// The user or the tenant as it is.

@@ -210,6 +210,7 @@ impl TestApi {
             expires_at: None,
             scopes: None,
             limits: Default::default(),
+            managing: Default::default(),
         };
         self.submit(create, aside).await;
         (user, secret)
@@ -228,6 +229,7 @@ impl TestApi {
             expires_at: None,
             scopes: Some(scopes),
             limits: Default::default(),
+            managing: Default::default(),
         };
         self.submit(create, aside).await;
         secret
