@@ -1,6 +1,7 @@
 //! Tools side by side, tokens that make tokens, and rights that are of now when what they let through is appended.
 
 mod children;
+mod past;
 mod rights;
 mod tools;
 
