@@ -5,8 +5,10 @@
 //! What must hold: a token never does what its user may not, and a limited token nothing beyond its scopes; whoever may
 //! not know of a resource is told that it does not exist.
 
+use crate::credential::Credential;
 use crate::dns::{OwnerName, RrType};
 use crate::ids::{DomainId, TenantId, TokenId, UserId};
+use crate::manager::{Manager, View};
 use crate::scope::{Domains, Grant, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,12 +109,15 @@ pub struct Caller {
     pub domains: BTreeMap<DomainId, Role>,
     /// What its token is limited to; none: to nothing but what its user may.
     pub scopes: Option<Vec<Scope>>,
+    /// What it has shown.
+    pub shown: Credential,
 }
 
 impl Caller {
     /// Somebody who is a member of nothing, with a token that is not limited.
     pub fn new(actor: Actor, admin: bool) -> Self {
-        Self { actor, admin, tenants: BTreeMap::new(), domains: BTreeMap::new(), scopes: None }
+        let (tenants, domains) = (BTreeMap::new(), BTreeMap::new());
+        Self { actor, admin, tenants, domains, scopes: None, shown: Credential::default() }
     }
 
     /// The control plane itself, which may do everything.
@@ -139,7 +144,19 @@ impl Caller {
 
     /// The domains of which it may read everything, their history too, for lists.
     pub fn readable(&self) -> Visible {
-        self.listed(Scope::is_whole)
+        let readable = self.listed(Scope::is_whole);
+        // Whoever is shown a part of each domain is shown no history of any.
+        if self.sees_own_alone() { Visible { named: Some(Vec::new()), ..readable } } else { readable }
+    }
+
+    /// The manager that owns what it writes.
+    pub fn manager(&self) -> Option<&Manager> {
+        self.shown.managing.manager.as_ref()
+    }
+
+    /// Whether of the RRsets that it may read it is shown those alone that its manager owns.
+    pub fn sees_own_alone(&self) -> bool {
+        self.shown.managing.view == View::Own
     }
 
     fn listed(&self, counts: impl Fn(&Scope) -> bool) -> Visible {
@@ -240,9 +257,13 @@ impl Access {
 
 /// The one policy: what the user may, cut down to what its token is limited to.
 pub fn decide(caller: &Caller, verb: Verb, resource: Resource<'_>) -> Access {
-    match (of_user(caller, verb, resource), &caller.scopes) {
+    let access = match (of_user(caller, verb, resource), &caller.scopes) {
         (Access::Granted, Some(scopes)) => of_token(scopes, verb, resource),
         (access, _) => access,
+    };
+    match (access, verb, resource) {
+        (Access::Granted, Verb::Read, Resource::Contents(_)) if caller.sees_own_alone() => Access::Forbidden,
+        _ => access,
     }
 }
 

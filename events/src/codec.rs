@@ -51,6 +51,11 @@ const UPCASTERS: &[Upcaster] = &[
     }),
     // Before there were scopes, no token was limited. What is absent is none.
     ("token.created", 1, |data| data),
+    // Before there were managers, nobody owned an RRset and nothing was taken over. What is absent is none.
+    ("token.created", 2, |data| data),
+    ("rrset.replaced", 1, |data| data),
+    ("rrset.deleted", 1, |data| data),
+    ("undo.requested", 1, |data| data),
 ];
 
 /// Lifts data from one schema to a newer one. A step that is not in the table

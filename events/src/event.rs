@@ -308,10 +308,10 @@ events! {
     DomainDeleted(DomainDeleted) = "domain.deleted" @ 1 in Domain,
     "A deleted domain was restored with everything it held."
     DomainRestored(DomainRestored) = "domain.restored" @ 1 in Domain,
-    "One RRset was put, whole; `before` is null when it is new."
-    RrsetReplaced(RrsetReplaced) = "rrset.replaced" @ 1 in Domain,
+    "One RRset was put, whole; `before` is null when it is new. `managed_by` of either names the tool that owned it then."
+    RrsetReplaced(RrsetReplaced) = "rrset.replaced" @ 2 in Domain,
     "One RRset was deleted, whole."
-    RrsetDeleted(RrsetDeleted) = "rrset.deleted" @ 1 in Domain,
+    RrsetDeleted(RrsetDeleted) = "rrset.deleted" @ 2 in Domain,
     "A tenant came into being."
     TenantCreated(TenantCreated) = "tenant.created" @ 1 in Tenant,
     "A user became a member of the tenant."
@@ -329,7 +329,7 @@ events! {
     "A user came into being. Its mail address stands in an erasable table, never in the log."
     UserCreated(UserCreated) = "user.created" @ 1 in User,
     "A token was made for the user. Its secret is kept elsewhere, as a hash."
-    TokenCreated(TokenCreated) = "token.created" @ 2 in User,
+    TokenCreated(TokenCreated) = "token.created" @ 3 in User,
     "A token of the user stopped working for good."
     TokenRevoked(TokenRevoked) = "token.revoked" @ 1 in User,
     "A DNS cluster was registered. The URL of its database is a secret: the log names the file that holds it."
@@ -365,7 +365,7 @@ events! {
     "Imperative work was asked for: a projection is to be built anew or compared with the log."
     OperationRequested(OperationRequested) = "operation.requested" @ 1 in Operation,
     "Everything that a token did in domains was asked to be undone, where the caller may write."
-    UndoRequested(UndoRequested) = "undo.requested" @ 1 in Operation,
+    UndoRequested(UndoRequested) = "undo.requested" @ 2 in Operation,
     "An operation ended in a way that the deployments alone do not tell: a target was out of service, the deadline passed, or it was imperative work."
     OperationFinished(OperationFinished) = "operation.finished" @ 1 in Operation,
     "The platform was initialized."

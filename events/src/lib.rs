@@ -5,6 +5,7 @@
 pub mod actor;
 pub mod admin;
 pub mod codec;
+pub mod credential;
 pub mod deployment;
 pub mod dns;
 pub mod domain;
@@ -12,6 +13,7 @@ pub mod edge;
 pub mod envelope;
 pub mod event;
 pub mod ids;
+pub mod manager;
 pub mod operation;
 pub mod people;
 pub mod reject;

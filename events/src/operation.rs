@@ -90,6 +90,9 @@ pub struct UndoRequested {
     /// Guards that the caller allowed to be crossed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
+    /// What tools of others own is undone too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub take_over: bool,
 }
 
 /// A part of the audit trail left the platform.

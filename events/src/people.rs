@@ -5,6 +5,7 @@ use crate::actor::Role;
 use crate::domain::destination::Network;
 use crate::event::Labels;
 use crate::ids::{TokenId, UserId};
+use crate::manager::Managing;
 use crate::scope::Scope;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,9 @@ pub struct TokenCreated {
     /// When and from where it works.
     #[serde(flatten)]
     pub limits: TokenLimits,
+    /// Whose tool it belongs to.
+    #[serde(flatten)]
+    pub managing: Managing,
 }
 
 /// A token stopped working for good.

@@ -118,6 +118,12 @@ pub enum Reject {
         /// Where, and by which revision.
         conflicts: Vec<Fault>,
     },
+    /// It would change what tools of others own; each such RRset is named.
+    #[error("{} RRset(s) are managed by others: repeat it with ?take_over=true if it is meant", .conflicts.len())]
+    ManagedByOther {
+        /// Where.
+        conflicts: Vec<Fault>,
+    },
     /// The input is at fault; every fault is named.
     #[error("{} fault(s) in the input", .0.len())]
     Invalid(Vec<Fault>),

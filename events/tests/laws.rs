@@ -37,6 +37,8 @@ mod given;
 mod golden;
 #[path = "laws/golden_webhooks.rs"]
 mod golden_webhooks;
+#[path = "laws/managers.rs"]
+mod managers;
 #[path = "laws/retention.rs"]
 mod retention;
 #[path = "laws/rollback.rs"]

@@ -7,6 +7,7 @@ use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand as Admin;
 use headwater_events::event::Labels;
 use headwater_events::ids::{TenantId, TokenId, UserId};
+use headwater_events::manager::Managing;
 use headwater_events::people::TokenLimits;
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
@@ -288,8 +289,9 @@ pub(super) async fn create_token(
     let Some(hash) = token::hash(secret.expose()) else { bail!("this is not a token of ours") };
     let token = TokenId::from_uuid(Uuid::now_v7());
     let aside = Aside::TokenSecret { token, user, hash: keys.stored(hash.bytes()) };
-    let limits = TokenLimits::default();
-    submit(log, Admin::CreateToken { user, token, name, expires_at, scopes: None, limits }, aside).await?;
+    let (limits, managing) = (TokenLimits::default(), Managing::default());
+    let command = Admin::CreateToken { user, token, name, expires_at, scopes: None, limits, managing };
+    submit(log, command, aside).await?;
     Ok(token)
 }
 

@@ -188,6 +188,8 @@ pub struct Meta {
     pub precondition: Precondition,
     /// `?allow=`.
     pub allow: BTreeSet<Guard>,
+    /// `?take_over=`: what tools of others own may be changed.
+    pub take_over: bool,
 }
 
 impl Meta {
@@ -202,6 +204,7 @@ impl Meta {
             idempotency: None,
             precondition: Precondition::default(),
             allow: BTreeSet::new(),
+            take_over: false,
         }
     }
 }
@@ -263,6 +266,9 @@ pub enum SubmitError {
     /// The first request with this key has not been answered yet.
     #[error("a request with this Idempotency-Key is still being worked on")]
     IdempotencyInProgress,
+    /// The caller may not come in any more.
+    #[error("the token is unknown, revoked or expired, or the session is over")]
+    Out,
     /// Too much is queued.
     #[error("too many mutations are queued")]
     Busy,

@@ -138,6 +138,7 @@ impl Rights {
         if let Some(admin) = row.try_get::<Option<bool>, _>(1)? {
             caller.admin = admin;
             caller.tenants = row.try_get::<Json<BTreeMap<TenantId, Role>>, _>(2)?.0;
+            caller.shown.read_at = row.try_get::<Json<_>, _>(7)?.0;
             caller.domains = row.try_get::<Json<BTreeMap<DomainId, Role>>, _>(3)?.0;
         }
         let expires: Option<DateTime<Utc>> = row.try_get(5)?;

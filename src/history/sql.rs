@@ -1,15 +1,18 @@
 //! Statements of the read side of history. A test prepares each against the migrated schema.
 
 /// $1 user, $2 token: the position, whether an administrator, its tenants and single domains with its role in each,
-/// whether the token is revoked, when it expires, whether the user may come in. One statement, so that all of it is as of
+/// whether the token is revoked, when it expires, whether the user may come in, and the revisions of the streams that say all this. One statement, so that all of it is as of
 /// the position.
-pub(super) const RIGHTS: &str = "select (select coalesce(max(position), 0) from events), \
+pub(super) const RIGHTS: &str = concat!(
+    "select (select coalesce(max(position), 0) from events), \
      (select admin from desired.users where id = $1), \
      (select coalesce(jsonb_object_agg(tenant_id, role), '{}') from desired.members where user_id = $1), \
      (select coalesce(jsonb_object_agg(domain_id, role), '{}') from desired.domain_members where user_id = $1), \
      $2::uuid is not null and exists (select from desired.tokens where id = $2 and revoked_at is not null), \
      (select expires_at from desired.tokens where id = $2), \
-     (select enabled from desired.users where id = $1)";
+     (select enabled from desired.users where id = $1), ",
+    crate::store::read_at!("$1")
+);
 
 /// $1 tenants (none: all), $2 user, $3 domain, $4 tenant, $5 actor, $6 token, $7 types, $8 operation, $9 from,
 /// $10 to, $11 words, $12 before, $13 how many, $14 ids of single domains

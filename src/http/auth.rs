@@ -14,7 +14,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{self, Access, Actor, ActorKind, Caller, Resource, Verb};
 use headwater_events::admin::needed;
+use headwater_events::credential::Credential;
 use headwater_events::ids::{Position, TokenId, UserId};
+use headwater_events::people::TokenLimits;
 use headwater_events::time::Timestamp;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -299,6 +301,7 @@ fn authenticated(holder: &Holder, shown: &Shown) -> Authenticated {
         tenants: holder.tenants.clone(),
         domains: holder.domains.clone(),
         scopes: holder.scopes.clone(),
+        shown: credential(holder),
         ..Caller::new(actor, holder.admin)
     };
     let session = match (shown, holder.session, holder.expires_at) {
@@ -308,6 +311,22 @@ fn authenticated(holder: &Holder, shown: &Shown) -> Authenticated {
         _ => None,
     };
     Authenticated { caller, expires_at: holder.expires_at, session }
+}
+
+/// What a session is bounded to says nothing of the tokens that are made with it.
+fn credential(holder: &Holder) -> Credential {
+    let (session, read_at) = (holder.session.map(|session| session.0), holder.read_at.clone());
+    if session.is_some() {
+        return Credential { session, read_at, ..Credential::default() };
+    }
+    let networks = holder.networks.clone();
+    Credential {
+        session,
+        expires_at: holder.expires_at,
+        limits: TokenLimits { max_unused_days: holder.max_unused_days, networks },
+        managing: holder.managing.clone(),
+        read_at,
+    }
 }
 
 /// The caller that a token's possession makes for one thing only: revoking it.

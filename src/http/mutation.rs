@@ -53,9 +53,9 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         let auth = Authenticated::from_request_parts(&mut parts, state).await?;
         let mut pairs = Pairs::parse(parts.uri.query())?;
         let dry_run = pairs.flag("dry_run");
-        let allow = guards(&mut pairs);
+        let (allow, take_over) = (guards(&mut pairs), pairs.flag("take_over"));
         pairs.finish()?;
-        let mut meta = meta(&parts, allow)?;
+        let mut meta = Meta { take_over, ..meta(&parts, allow)? };
         let key = idempotency_key(&parts)?;
         let sent = body::json(&parts.headers, body, T::MAX_BYTES).await?;
         let identity = parts.extensions.get::<Identity>().cloned();
@@ -164,6 +164,7 @@ impl<T> Mutation<T> {
 /// 400 or 422 for a header that is at fault.
 pub fn meta(parts: &Parts, allow: BTreeSet<Guard>) -> Result<Meta, Problem> {
     Ok(Meta {
+        take_over: false,
         request: envelope::current_request().unwrap_or_else(|| RequestId::from_uuid(Uuid::now_v7())),
         client: envelope::client(parts),
         note: note(parts)?,

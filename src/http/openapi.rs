@@ -178,7 +178,7 @@ fn extend(operation: &mut Operation, needs_token: bool, changes: bool) {
     }
 }
 
-fn of_mutations() -> [Parameter; 6] {
+fn of_mutations() -> [Parameter; 7] {
     let one = |name: &str, place: ParameterIn, kind: Type, told: &str| {
         ParameterBuilder::new()
             .name(name)
@@ -196,6 +196,7 @@ fn of_mutations() -> [Parameter; 6] {
             "Decide and answer what would change; write nothing",
         ),
         one("allow", ParameterIn::Query, Type::String, "Guards that may be crossed, separated by commas"),
+        one("take_over", ParameterIn::Query, Type::Boolean, "Change what tools of others manage too"),
         one("If-Match", ParameterIn::Header, Type::String, "The entity tag that the resource must have"),
         one("If-None-Match", ParameterIn::Header, Type::String, "* to create only"),
         one("Idempotency-Key", ParameterIn::Header, Type::String, "A UUID; a repetition replays the answer"),

@@ -30,6 +30,7 @@ pub const CODES: [(u16, &[&str]); 18] = [
         409,
         &[
             "conflict",
+            "managed_by_other",
             "name_taken",
             "guarded",
             "hold_expired",
@@ -216,6 +217,9 @@ impl From<Reject> for Problem {
             Reject::UndoConflict { conflicts } => {
                 Self { errors: conflicts, ..Self::new(StatusCode::CONFLICT, "undo_conflict", detail) }
             }
+            Reject::ManagedByOther { conflicts } => {
+                Self { errors: conflicts, ..Self::new(StatusCode::CONFLICT, "managed_by_other", detail) }
+            }
             Reject::Invalid(faults) => Self::invalid(faults),
         }
     }
@@ -232,6 +236,7 @@ impl From<SubmitError> for Problem {
             SubmitError::IdempotencyInProgress => {
                 Self::new(StatusCode::CONFLICT, "idempotency_in_progress", detail).retry_after(BUSY_RETRY)
             }
+            SubmitError::Out => Self::unauthenticated(detail),
             SubmitError::Busy => Self::unavailable(detail).retry_after(BUSY_RETRY),
             SubmitError::Unavailable(_) => Self::unavailable(detail),
             SubmitError::Text => Self::malformed(detail),

@@ -9,6 +9,7 @@ use headwater_events::domain::{DomainCommand, DomainState};
 use headwater_events::ids::Revision;
 use headwater_events::reject::Fault;
 use std::sync::Arc;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -21,7 +22,7 @@ use super::dto::rrset::{Batch, BatchChanges, PutRrset, Rrset};
 use super::mutation::Mutation;
 use super::page::{Listing, Page, PageParams};
 use super::path::{DomainPath, RrsetPath};
-use super::query::Query;
+use super::query::{FromQuery, Pairs, Query};
 use super::{Problem, conditional, page};
 use crate::app::App;
 use crate::command::Command;
@@ -34,19 +35,47 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(batch)).routes(routes!(get, put, delete))
 }
 
+/// Which RRsets are wanted, and as of when.
+#[derive(Debug, Clone, Default)]
+struct Filter {
+    moment: Moment,
+    managed_by: Option<String>,
+}
+
+/// Which RRsets are wanted.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // the documentation of what `Filter` reads
+struct FilterParams {
+    /// Those that this tool owns; `platform`: those that the platform derives.
+    managed_by: Option<String>,
+}
+
+impl FromQuery for Filter {
+    fn read(pairs: &mut Pairs) -> Self {
+        Self { moment: Moment::read(pairs), managed_by: pairs.one("managed_by") }
+    }
+}
+
+impl Filter {
+    fn passes(&self, one: &ShownRrset) -> bool {
+        self.managed_by.as_deref().is_none_or(|manager| one.managed_by() == Some(manager))
+    }
+}
+
 /// RRsets of a domain in the order of the zone, those that the platform adds among them.
 #[utoipa::path(get, path = "/api/domains/{d}/rrsets", tag = "rrsets",
-    params(("d" = String, Path, description = "The domain's name"), MomentParams, PageParams),
+    params(("d" = String, Path, description = "The domain's name"), MomentParams, FilterParams, PageParams),
     responses((status = 200, body = Vec<Rrset>, description = "A page: items and next")))]
 async fn list(
     State(app): State<App>,
     auth: Authenticated,
     DomainPath(name): DomainPath,
     headers: HeaderMap,
-    wanted: Listing<Moment, (String, i32)>,
+    wanted: Listing<Filter, (String, i32)>,
 ) -> Result<Response, Problem> {
     let stored = known(&app, &auth, &name).await?;
-    if let Some(revision) = asof::resolve(&app, &stored.state, wanted.filter).await? {
+    if let Some(revision) = asof::resolve(&app, &stored.state, wanted.filter.moment).await? {
         return list_asof(app, &auth.caller, stored, revision, headers, wanted).await;
     }
     let domain = stored.state.clone();
@@ -58,11 +87,12 @@ async fn list(
     let mut derived = rrsets::derived(&stored, &platform);
     derived.extend(rrsets::answers(&app.pool, &domain, &platform).await?);
     let derived = Arc::new(derived);
+    let filter = wanted.filter.clone();
     let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
         let (app, domain, derived) = (app.clone(), domain.clone(), Arc::clone(&derived));
-        let caller = auth.caller.clone();
+        let (caller, filter) = (auth.caller.clone(), filter.clone());
         async move {
-            let found = readable(&app, &caller, &domain, &derived, after, most).await?;
+            let found = readable(&app, &caller, &domain, &derived, &filter, (after, most)).await?;
             Ok(Page { items: found.into_iter().map(|one| (one.key(), Rrset::from(one))).collect() })
         }
     });
@@ -78,7 +108,7 @@ async fn list_asof(
     stored: StoredDomain,
     revision: Revision,
     headers: HeaderMap,
-    wanted: Listing<Moment, (String, i32)>,
+    wanted: Listing<Filter, (String, i32)>,
 ) -> Result<Response, Problem> {
     if unchanged(&app, &headers, stored.state.id, revision).await? {
         return Ok(conditional::not_modified(revision));
@@ -89,7 +119,7 @@ async fn list_asof(
     derived.extend(rrsets::answers_of(&was.state, state.hostnames.keys(), &platform)?);
     let mut all = state.rrsets;
     all.extend(derived.into_iter().map(|one| (one.key(), one)));
-    all.retain(|_, one| reads(caller, &was.state, one));
+    all.retain(|_, one| reads(caller, &was.state, one) && wanted.filter.passes(one));
     let all = Arc::new(all);
     let listed = page::list(wanted, move |after: Option<(String, i32)>, most| {
         let (app, all, id) = (app.clone(), Arc::clone(&all), was.state.id);
@@ -107,26 +137,29 @@ async fn list_asof(
     Ok(response)
 }
 
-/// The next RRsets that the caller may read: a token may be limited to a few of a large zone, so it is looked at page by
-/// page until there are enough.
+/// The next RRsets that the caller may read and that are wanted: that may be a few of a large zone, so it is looked at page
+/// by page until there are enough.
 async fn readable(
     app: &App,
     caller: &Caller,
     domain: &DomainState,
     derived: &[ShownRrset],
-    mut after: Option<(String, i32)>,
-    most: i64,
+    filter: &Filter,
+    (mut after, most): (Option<(String, i32)>, i64),
 ) -> Result<Vec<ShownRrset>, Problem> {
-    let whole = actor::decide(caller, Verb::Read, Resource::Contents(seen(domain))).is_granted();
+    let may_all = actor::decide(caller, Verb::Read, Resource::Contents(seen(domain))).is_granted();
+    let whole = may_all && filter.managed_by.is_none();
     let wanted = usize::try_from(most).unwrap_or(usize::MAX);
     let look = if whole { most } else { page::PAGE_MAX_ITEMS };
+    let is_shown =
+        |one: &ShownRrset| whole || ((may_all || reads(caller, domain, one)) && filter.passes(one));
     let mut shown = Vec::new();
     loop {
         let found = rrsets::page(&app.pool, domain.id, after.as_ref(), look).await?;
         let found = with_derived(found, derived, after.as_ref(), look);
         let next = found.last().map(ShownRrset::key);
         let is_last = i64::try_from(found.len()).is_ok_and(|count| count < look);
-        shown.extend(found.into_iter().filter(|one| whole || reads(caller, domain, one)));
+        shown.extend(found.into_iter().filter(is_shown));
         if shown.len() >= wanted || is_last || next.is_none() {
             shown.truncate(wanted);
             return Ok(shown);
@@ -135,10 +168,11 @@ async fn readable(
     }
 }
 
-/// Whether the caller may read an RRset.
+/// Whether the caller may read an RRset, and is shown it.
 pub(super) fn reads(caller: &Caller, domain: &DomainState, one: &ShownRrset) -> bool {
     let resource = Resource::Rrset(seen(domain), &one.owner, one.rrtype);
     actor::decide(caller, Verb::Read, resource).is_granted()
+        && caller.shown.managing.shows(one.body.managed_by.as_ref())
 }
 
 /// Puts what the platform adds in its place among the stored RRsets of one page.
@@ -189,7 +223,8 @@ async fn get(
         found = all.find(|one| one.owner == owner && one.rrtype == rrtype);
     }
     let missing = || Problem::not_found(format!("RRset {owner} {rrtype} of {}", at.domain));
-    let found = found.ok_or_else(missing)?;
+    let shown = found.filter(|one| auth.caller.shown.managing.shows(one.body.managed_by.as_ref()));
+    let found = shown.ok_or_else(missing)?;
     if let Some(changed) = &found.changed {
         let revision = changed.revision;
         return conditional::answer(&headers, revision, &Rrset::from(found));

@@ -7,6 +7,7 @@ use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::{AdminCommand, TOKEN_NAME_MAX_BYTES, name_faults};
 use headwater_events::event::Event;
 use headwater_events::ids::{Revision, StreamRef, TokenId, UserId};
+use headwater_events::manager::Managing;
 use headwater_events::reject::Fault;
 use std::collections::BTreeSet;
 use utoipa::IntoParams;
@@ -115,6 +116,7 @@ async fn create(
         expires_at: new.expires_at,
         scopes: new.scopes,
         limits,
+        managing: Managing { manager: new.manager, view: new.view },
     };
     let aside = Aside::TokenSecret { token, user, hash };
     let outcome = match mutation.submit(&app, Command::Admin { command, aside }).await? {

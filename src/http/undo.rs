@@ -166,7 +166,8 @@ async fn undo_token(State(app): State<App>, mutation: Mutation<UndoEverything>) 
     }
     let allow = mutation.meta().allow;
     let allowed = allow.iter().map(|guard| guard.name().to_owned()).collect();
-    let requested = UndoRequested { token, since, until, allowed };
+    let take_over = mutation.meta().take_over;
+    let requested = UndoRequested { token, since, until, allowed, take_over };
     let head = app.log.meta().await?.head;
     // Only who is told of it now has to wait until the trail knows of it; the operation waits by itself.
     let wait = if mutation.is_dry_run() { TRAIL_MAX } else { Duration::ZERO };

@@ -6,7 +6,7 @@ use crate::command::Plan;
 use chrono::{DateTime, Utc};
 use headwater_events::actor::{self, Caller, DomainRef, Resource, Verb, Visible};
 use headwater_events::codec::decode;
-use headwater_events::event::{CellRef, DeploymentFact, Event};
+use headwater_events::event::{CellRef, DeploymentFact, Event, UNDO_KIND};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, Position, Revision, TenantId};
 use headwater_events::time::Timestamp;
 use headwater_projections::operations::State;
@@ -58,6 +58,13 @@ impl Shown {
             (None, Some(tenant), _) => Resource::Tenant(tenant),
             _ => Resource::Platform,
         }
+    }
+
+    /// Whether a caller asked for it itself, with a token that is not limited, and it undoes what a token did: then it may
+    /// call it off.
+    pub fn is_own_undo(&self, caller: &Caller) -> bool {
+        let is_own = caller.actor.id == self.actor && caller.scopes.is_none();
+        is_own && self.body["kind"].as_str() == Some(UNDO_KIND)
     }
 
     /// Whether a caller may read it: what it started with a token that is not limited, and what is about what it may

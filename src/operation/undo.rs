@@ -71,6 +71,7 @@ impl AskedUndo {
             change: Some(self.operation.as_uuid()),
             cause: Some(self.position),
             allow: allowed.collect(),
+            take_over: self.requested.take_over,
             ..Meta::internal()
         }
     }
@@ -281,6 +282,10 @@ fn refused(of: &Changed, reject: &Reject) -> Difference {
         Reject::Invalid(faults) => {
             let all: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
             all.join("; ")
+        }
+        Reject::ManagedByOther { conflicts } => {
+            let all: Vec<&str> = conflicts.iter().map(|one| one.detail.as_str()).collect();
+            format!("{reject}: {}", all.join("; "))
         }
         other => other.to_string(),
     };

@@ -4,6 +4,7 @@ use headwater_events::actor::Role;
 use headwater_events::domain::destination::Network;
 use headwater_events::event::Labels;
 use headwater_events::ids::{DomainId, Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::manager::{Managing, View};
 use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
 use sqlx::Row;
@@ -44,6 +45,10 @@ pub struct Holder {
     pub domains: BTreeMap<DomainId, Role>,
     /// What the token is limited to.
     pub scopes: Option<Vec<Scope>>,
+    /// Whose tool the token belongs to.
+    pub managing: Managing,
+    /// The streams of which its rights are, at the revisions that they have.
+    pub read_at: BTreeMap<Uuid, Revision>,
 }
 
 /// A user.
@@ -90,6 +95,8 @@ pub struct StoredToken {
     pub networks: Vec<Network>,
     /// When it was used last, to the minute.
     pub used_at: Option<Timestamp>,
+    /// Whose tool it belongs to.
+    pub managing: Managing,
 }
 
 /// A member of a tenant, or of a single domain.
@@ -170,7 +177,18 @@ pub async fn holder(
         tenants: row.try_get::<Json<_>, _>(4)?.0,
         domains: row.try_get::<Json<_>, _>(11)?.0,
         scopes: scopes(&row, 12)?,
+        managing: managing(&row, 13)?,
+        read_at: row.try_get::<Json<_>, _>(15)?.0,
     }))
+}
+
+/// As for [`scopes`]: a manager, and its view.
+fn managing(row: &PgRow, first: usize) -> Result<Managing, sqlx::Error> {
+    let manager: Option<&str> = row.try_get(first)?;
+    Ok(Managing {
+        manager: manager.map(str::parse).transpose().map_err(|_| odd("manager"))?,
+        view: View::from_name(row.try_get(first + 1)?).ok_or_else(|| odd("view"))?,
+    })
 }
 
 fn days(row: &PgRow, index: usize) -> Result<Option<u32>, sqlx::Error> {
@@ -269,6 +287,7 @@ pub async fn tokens(
             max_unused_days: days(row, 7)?,
             networks: networks(row, 8)?,
             used_at: maybe_at(row, 9)?,
+            managing: managing(row, 10)?,
         })
     };
     query.fetch_all(pool).await?.iter().map(read).collect()

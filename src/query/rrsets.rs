@@ -6,6 +6,7 @@ use headwater_events::actor::{Actor, ActorKind};
 use headwater_events::dns::{OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::DomainState;
 use headwater_events::ids::{DomainId, Revision, TokenId, UserId};
+use headwater_events::manager::{Manager, PLATFORM};
 use headwater_events::time::Timestamp;
 use headwater_projections::powerdns;
 use sqlx::Row;
@@ -43,6 +44,14 @@ impl ShownRrset {
     pub fn key(&self) -> (String, i32) {
         (self.owner.key().as_str().to_owned(), i32::from(self.rrtype.code()))
     }
+
+    /// Who manages it: a tool, or the platform what it derives.
+    pub fn managed_by(&self) -> Option<&str> {
+        match &self.changed {
+            None => Some(PLATFORM),
+            Some(_) => self.body.managed_by.as_ref().map(Manager::as_str),
+        }
+    }
 }
 
 /// The actor of an event, from five columns beginning with its kind.
@@ -55,8 +64,10 @@ pub(crate) fn actor(row: &PgRow, first: usize) -> Result<Actor, sqlx::Error> {
     })
 }
 
-fn body(row: &PgRow, first: usize) -> Result<RrSetBody, sqlx::Error> {
+fn body(row: &PgRow, first: usize, managed_by: usize) -> Result<RrSetBody, sqlx::Error> {
+    let managed_by: Option<&str> = row.try_get(managed_by)?;
     Ok(RrSetBody {
+        managed_by: managed_by.map(str::parse).transpose().map_err(|_| odd("managed_by"))?,
         ttl: Ttl::new(row.try_get::<i64, _>(first)?).map_err(|_| odd("ttl"))?,
         records: row.try_get(first + 1)?,
         comment: row.try_get(first + 2)?,
@@ -79,7 +90,7 @@ fn shown(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
     Ok(ShownRrset {
         owner: owner(row, 2)?,
         rrtype: rrtype(row, 1)?,
-        body: body(row, 3)?,
+        body: body(row, 3, 13)?,
         changed: Some(Changed { revision: Revision::new(row.try_get(6)?), by }),
     })
 }
@@ -89,7 +100,7 @@ pub(super) fn unattributed(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
     Ok(ShownRrset {
         owner: owner(row, 0)?,
         rrtype: rrtype(row, 1)?,
-        body: body(row, 2)?,
+        body: body(row, 2, 6)?,
         changed: Some(Changed { revision: Revision::new(row.try_get(5)?), by: None }),
     })
 }
@@ -134,7 +145,7 @@ pub fn zone(pool: PgPool, domain: DomainId) -> impl Stream<Item = Result<ShownRr
             let rrset = ShownRrset {
                 owner: owner(&row, 0)?,
                 rrtype: rrtype(&row, 1)?,
-                body: body(&row, 2)?,
+                body: body(&row, 2, 5)?,
                 changed: None,
             };
             yield rrset;
@@ -192,7 +203,7 @@ fn answered(
         powerdns::expand(&domain.name, &key, &mut rrsets, Some(endpoints));
         for (rrtype, data) in rrsets {
             let ttl = Ttl::new(i64::from(data.ttl)).map_err(|_| odd("ttl"))?;
-            let body = RrSetBody { ttl, records: data.records, comment: None };
+            let body = RrSetBody { ttl, records: data.records, comment: None, managed_by: None };
             shown.push(ShownRrset { owner: owner.clone(), rrtype, body, changed: None });
         }
     }
@@ -213,7 +224,7 @@ pub fn derived(domain: &StoredDomain, platform: &Platform) -> Vec<ShownRrset> {
     let rows = [(RrType::NS, identity.ns_ttl, names), (RrType::SOA, identity.soa_ttl, vec![soa])];
     let rrset = |(rrtype, ttl, records): (RrType, u32, Vec<String>)| {
         let ttl = Ttl::new(i64::from(ttl)).ok()?;
-        let body = RrSetBody { ttl, records, comment: None };
+        let body = RrSetBody { ttl, records, comment: None, managed_by: None };
         Some(ShownRrset { owner: OwnerName::apex(), rrtype, body, changed: None })
     };
     rows.into_iter().filter_map(rrset).collect()

@@ -15,7 +15,7 @@ macro_rules! domain_columns {
 macro_rules! rrset_columns {
     () => {
         "r.owner_key, r.type, r.owner, r.ttl, r.records, r.comment, r.changed, \
-         e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
+         e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note, r.managed_by \
          from desired.rrsets r left join events e \
          on e.stream_id = r.domain_id and e.revision = r.changed and e.seq = 0"
     };
@@ -36,7 +36,7 @@ macro_rules! deployment_columns {
 macro_rules! token_columns {
     () => {
         "t.id, t.user_id, t.name, t.created_at, t.expires_at, t.revoked_at, t.scopes, t.max_unused_days, t.networks, \
-         w.used_at from desired.tokens t left join token_uses w on w.token_id = t.id"
+         w.used_at, t.manager, t.view from desired.tokens t left join token_uses w on w.token_id = t.id"
     };
 }
 
@@ -96,7 +96,7 @@ pub(super) const RRSETS: &str = concat!(
 );
 
 /// $1 domain: all of it, in order.
-pub(super) const ZONE: &str = "select r.owner, r.type, r.ttl, r.records, r.comment from desired.rrsets r \
+pub(super) const ZONE: &str = "select r.owner, r.type, r.ttl, r.records, r.comment, r.managed_by from desired.rrsets r \
      where r.domain_id = $1 order by r.owner_key, r.type";
 
 /// Columns of a proxied name and of the mutation that last changed it.
@@ -150,17 +150,20 @@ pub(super) const REVISIONS: &str = "select e.revision, e.at, e.type, e.actor_kin
      and ($3::bigint is null or e.revision = $3) order by e.revision desc limit $4";
 
 /// $1 what may be stored of a token, $2 the same of a session. A session has no scopes.
-pub(super) const HOLDER: &str = "select h.token, h.user_id, u.admin, h.ends_at, \
+pub(super) const HOLDER: &str = concat!(
+    "select h.token, h.user_id, u.admin, h.ends_at, \
      (select coalesce(jsonb_object_agg(m.tenant_id, m.role), '{}') from desired.members m where m.user_id = u.id), \
      h.session, h.hash, h.networks, h.used_at, h.max_unused_days, u.enabled, \
      (select coalesce(jsonb_object_agg(m.domain_id, m.role), '{}') from desired.domain_members m where m.user_id = u.id), \
-     h.scopes \
-     from (select t.id as token, null::uuid as session, t.user_id, t.expires_at as ends_at, s.hash, t.networks, \
-               coalesce(w.used_at, t.created_at) as used_at, t.max_unused_days, t.scopes \
+     h.scopes, h.manager, h.view, ",
+    crate::store::read_at!("u.id"),
+    " from (select t.id as token, null::uuid as session, t.user_id, t.expires_at as ends_at, s.hash, t.networks, \
+               coalesce(w.used_at, t.created_at) as used_at, t.max_unused_days, t.scopes, t.manager, t.view \
            from token_secrets s join desired.tokens t on t.id = s.token_id \
            left join token_uses w on w.token_id = t.id where s.hash = any($1) and t.revoked_at is null \
-           union all select null, e.id, e.user_id, e.ends_at, e.hash, '{}', e.used_at, null, null \
-           from sessions e where e.hash = any($2)) h join desired.users u on u.id = h.user_id";
+           union all select null, e.id, e.user_id, e.ends_at, e.hash, '{}', e.used_at, null, null, null, 'all' \
+           from sessions e where e.hash = any($2)) h join desired.users u on u.id = h.user_id"
+);
 
 /// $1 id below which, $2 user, $3 kind, $4 from, $5 to, $6 how many: newest first.
 pub(super) const ACCESS_LOG: &str = "select a.id, a.kind, a.user_id, p.email, a.token_id, a.ip, a.agent, a.route, a.times, \

@@ -12,6 +12,7 @@ const PLACEMENT: &str = include_str!("../../migrations/control/0050_placement.sq
 const CERTIFICATES: &str = include_str!("../../migrations/control/0040_certificates.sql");
 const ACCESS: &str = include_str!("../../migrations/control/0060_access.sql");
 const PEOPLE: &str = include_str!("../../migrations/control/0070_people.sql");
+const MANAGERS: &str = include_str!("../../migrations/control/0120_managers.sql");
 const WEBHOOKS: &str = include_str!("../../migrations/control/0130_webhooks.sql");
 
 /// Where in its file the part of `desired` ends.
@@ -139,8 +140,9 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
     let part = |text: &'static str| text.split_once(OWN_TABLES_END).map_or(text, |(own, _)| own);
     let (certificates, access, people) = (part(CERTIFICATES), part(ACCESS), part(PEOPLE));
-    let webhooks = part(WEBHOOKS);
-    let tables = format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{webhooks}");
+    let (managers, webhooks) = (part(MANAGERS), part(WEBHOOKS));
+    let tables =
+        format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{managers}{webhooks}");
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -148,8 +150,9 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    for procedures in [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE, WEBHOOKS]
-    {
+    let all =
+        [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE, MANAGERS, WEBHOOKS];
+    for procedures in all {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
     (renamed(&first, schema), renamed(&later, schema))
@@ -164,7 +167,7 @@ fn renamed(text: &str, schema: &str) -> String {
 
 /// Takes a run of events in; the arguments are those of `desired_write`.
 pub(super) fn write(schema: &str) -> String {
-    format!("call {schema}_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
+    format!("call {schema}_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)")
 }
 
 /// Removes a copy and whatever is left of one that was interrupted.

@@ -30,6 +30,8 @@ pub(super) enum Appended {
     Committed(Position),
     /// Something moved since it was read: read again and decide again.
     Again,
+    /// Who may do what has changed since it was read: read that again too.
+    Stale,
 }
 
 type Call<'q> = QueryScalar<'q, Postgres, Json<Value>, PgArguments>;
@@ -67,11 +69,15 @@ pub(super) async fn append(connection: &mut PgConnection, batch: &Batch) -> Resu
     let call = bind_heads(call, batch);
     let call = bind_rows(call, batch);
     let call = bind_events(call, &batch.events);
+    let rights: Vec<_> = batch.rights.iter().collect();
+    let call = column(call, &rights, |(stream, _)| **stream);
+    let call = column(call, &rights, |(_, read)| read.get());
     let Json(answer) = call.fetch_one(&mut *connection).await?;
     fail::fail_point!("append.after_call");
     match (answer["outcome"].as_str(), answer["first"].as_i64()) {
         (Some("committed"), Some(first)) => Ok(Appended::Committed(Position::new(first))),
         (Some("again"), _) => Ok(Appended::Again),
+        (Some("stale"), _) => Ok(Appended::Stale),
         _ => Err(AppendError::Answer(answer)),
     }
 }
@@ -109,6 +115,7 @@ pub(crate) fn bind_changes<'q, B: Bind<'q>>(call: B, changes: &Changes, others: 
     let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.records.join("\n")));
     let call = column(call, &rrsets, |(_, put)| put.as_ref().and_then(|p| p.comment.clone()));
     let call = column(call, &rrsets, |(_, put)| put.as_ref().map(|p| p.changed.get()));
+    let call = column(call, &rrsets, |(_, put)| put.as_ref().and_then(|p| p.managed_by.clone()));
     let domains: Vec<_> = changes.domains.iter().collect();
     let call = column(call, &domains, |(id, _)| id.as_uuid());
     let call = column(call, &domains, |(_, touch)| touch.revision.get());

@@ -64,6 +64,8 @@ pub(super) struct Batch {
     pub(super) streams: BTreeMap<Uuid, StreamHead>,
     pub(super) claims: Vec<Claim>,
     pub(super) receipts: Vec<Receipt>,
+    /// Streams that say who may do what it holds, and the revisions at which they were read.
+    pub(super) rights: BTreeMap<Uuid, Revision>,
     pub(super) clients: BTreeMap<ClientDigest, SaltedClient>,
     pub(super) changes: Changes,
     /// What stands beside the log: people and token secrets.
@@ -78,6 +80,7 @@ impl Batch {
             streams: BTreeMap::new(),
             claims: Vec::new(),
             receipts: Vec::new(),
+            rights: BTreeMap::new(),
             clients: BTreeMap::new(),
             changes: Changes::default(),
             aside: Vec::new(),

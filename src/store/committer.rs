@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::decide::{BATCH_MAX_EVENTS, Decider, Verdict};
 use super::head::Head;
 use super::turn::{BATCH_MAX_COMMANDS, Size, Turns};
-use super::{load, lock, pool, watchdog};
+use super::{load, lock, pool, rights, watchdog};
 use crate::clock::Clock;
 use crate::command::{Command, Idempotency, Meta, Outcome, Plan, Request, SubmitError};
 use crate::secret::Secret;
@@ -53,6 +53,7 @@ impl Waiting {
     fn size(&self) -> Size {
         match &self.request.command {
             command if self.alone || stands_alone(command) => Size::Alone,
+            _ if rights::deletion(&self.request).is_some() => Size::Alone,
             Command::Domain { command: DomainCommand::ChangeRrsets(changes), .. }
                 if changes.len() > BATCH_MAX_EVENTS =>
             {
@@ -284,7 +285,11 @@ impl Committer {
                 Ok(Appended::Again) if again < AGAIN_MAX_TIMES && since.elapsed() < UNAVAILABLE_AFTER => {
                     again += 1
                 }
-                Ok(Appended::Again) => {
+                Ok(Appended::Stale) if again < AGAIN_MAX_TIMES && since.elapsed() < UNAVAILABLE_AFTER => {
+                    again += 1;
+                    self.renew(&mut round).await;
+                }
+                Ok(Appended::Again | Appended::Stale) => {
                     return refuse(round, "the same things kept changing: repeat the request");
                 }
                 Err(error) => {
@@ -314,6 +319,28 @@ impl Committer {
         }
     }
 
+    /// Reads the rights of those who asked anew. Who may not come in any more is answered; what cannot be read now is as it
+    /// was, and found so again.
+    async fn renew(&mut self, round: &mut Vec<Waiting>) {
+        let Some(connection) = self.connection.as_mut() else { return };
+        let mut renewal = rights::Renewal::default();
+        for mut waiting in std::mem::take(round) {
+            match renewal.of(connection, &waiting.request.caller).await {
+                Ok(Some(caller)) => {
+                    waiting.request.caller = caller;
+                    round.push(waiting);
+                }
+                Ok(None) => {
+                    let _ = waiting.reply.send(Err(SubmitError::Out));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "rights cannot be read anew");
+                    round.push(waiting);
+                }
+            }
+        }
+    }
+
     /// One try. On success every request has been answered or put back into the queue.
     async fn attempt(&mut self, round: &mut Vec<Waiting>) -> Result<Appended, AppendError> {
         self.connect().await?;
@@ -332,13 +359,17 @@ impl Committer {
         let mut decider = Decider::new(loaded, batch, &self.limits, self.clock.now());
         let verdicts: Vec<Verdict> =
             requests.iter().enumerate().map(|(index, request)| decider.request(index, request)).collect();
-        let batch = decider.batch;
+        let (batch, stale) = decider.finish();
+        if stale {
+            append::unlock(connection).await?;
+            return Ok(Appended::Stale);
+        }
         let first = if batch.is_empty() {
             append::unlock(connection).await?;
             self.head.get()
         } else {
             match self.call(&batch).await? {
-                Appended::Again => return Ok(Appended::Again),
+                again @ (Appended::Again | Appended::Stale) => return Ok(again),
                 Appended::Committed(first) => {
                     let events = i64::try_from(batch.events.len()).unwrap_or(0);
                     self.head.advance(Position::new(first.get() + events - 1));

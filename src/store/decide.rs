@@ -10,11 +10,11 @@ use headwater_events::domain::{
 };
 use headwater_events::envelope::{ClientDigest, NewEvent, Provenance, Sealed};
 use headwater_events::event::Event;
-use headwater_events::ids::{EventId, OperationId, Revision, StreamRef};
+use headwater_events::ids::{EventId, OperationId, Revision, StreamRef, TenantId};
 use headwater_events::reject::{Guard, Reject};
 use headwater_events::time::Timestamp;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// A day.
@@ -47,11 +47,12 @@ pub(super) struct Decider<'a> {
     pub(super) now: Timestamp,
     bytes: usize,
     full: bool,
+    stale: bool,
 }
 
 impl<'a> Decider<'a> {
     pub(super) fn new(loaded: Loaded, batch: Batch, limits: &'a Limits, now: Timestamp) -> Self {
-        Self { loaded, batch, limits, now, bytes: 0, full: false }
+        Self { loaded, batch, limits, now, bytes: 0, full: false, stale: false }
     }
 
     /// Decides one request.
@@ -88,6 +89,7 @@ impl<'a> Decider<'a> {
             limits: self.limits,
             precondition: &request.meta.precondition,
             allow: &request.meta.allow,
+            take_over: request.meta.take_over,
             generation: self.loaded.generation,
         };
         match &request.command {
@@ -214,6 +216,9 @@ impl<'a> Decider<'a> {
             self.full = true;
             return Verdict::Deferred;
         }
+        if !self.stands_on_rights(request, &sealed) {
+            return Verdict::Deferred;
+        }
         self.bytes += bytes;
         if let Some(client) = client {
             self.batch.clients.entry(client.digest).or_insert(client);
@@ -230,6 +235,42 @@ impl<'a> Decider<'a> {
         let outcome = self.outcome(request, true, revision, operation, warnings);
         self.receipt(request, &outcome);
         answered(Ok(outcome), Some(self.batch.events.len() - 1))
+    }
+
+    /// Notes what the rights were read from with which this was decided. False where this very batch changes something
+    /// of it first: then it waits for the next one.
+    fn stands_on_rights(&mut self, request: &Request, events: &[Sealed]) -> bool {
+        let caller = &request.caller;
+        let mut streams: BTreeSet<Uuid> = [caller.actor.id].into();
+        if !caller.admin {
+            streams.extend(events.iter().filter_map(|event| event.new.tenant).map(TenantId::as_uuid));
+            streams.extend(events.iter().map(|event| event.new.stream.id));
+        }
+        let read_at = &caller.shown.read_at;
+        let of_it = |id: Uuid| read_at.get(&id).map(|read| (id, *read));
+        let basis: Vec<(Uuid, Revision)> = streams.into_iter().filter_map(of_it).collect();
+        if basis.iter().any(|(id, _)| self.batch.streams.contains_key(id)) {
+            return false;
+        }
+        for (id, read) in basis {
+            self.stale |= *self.batch.rights.entry(id).or_insert(read) != read;
+        }
+        true
+    }
+
+    /// The batch, and whether what it was decided with is known to be of earlier. What it writes itself is compared
+    /// here, since the append locks that at the revision that was read.
+    pub(super) fn finish(self) -> (Batch, bool) {
+        let Self { mut batch, mut stale, .. } = self;
+        let Batch { rights, streams, .. } = &mut batch;
+        rights.retain(|id, read| match streams.get(id) {
+            Some(head) => {
+                stale |= head.read != *read;
+                false
+            }
+            None => true,
+        });
+        (batch, stale)
     }
 
     /// Seals the events of one decision, each written as JSON once. Nothing is kept: they may not fit.

@@ -3,7 +3,8 @@
 //! Never a whole zone, never the history.
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
-use super::{edge, lock, member, past, people, row, sites, sql, webhooks};
+use super::row::odd;
+use super::{edge, lock, member, past, people, rights, row, sites, sql, webhooks};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView};
@@ -11,7 +12,7 @@ use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, 
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
 use headwater_events::edge::{EdgeCommand, Endpoints};
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
-use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId};
+use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId, UserId};
 use headwater_projections::desired::pause_key;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -53,6 +54,7 @@ pub(super) async fn load(
         requests.map(|(index, request)| extended.get(&index).unwrap_or(request)).collect();
     let requests = requests.as_slice();
     rrsets(connection, requests, &mut loaded).await?;
+    rights::of_others(connection, requests, &mut loaded).await?;
     sites::load(connection, requests, &proxied, &mut loaded).await?;
     receipts(connection, requests, &mut loaded).await?;
     let mut needs_generation = false;
@@ -233,15 +235,14 @@ async fn below(
     Ok(())
 }
 
-fn stored_rrset(row: &PgRow) -> Result<(OwnerKey, RrType, StoredRrset), sqlx::Error> {
-    let odd = |column: &str| sqlx::Error::ColumnDecode {
-        index: column.to_owned(),
-        source: "a value that this program never writes".into(),
-    };
+/// Reads an RRset.
+pub(super) fn stored_rrset(row: &PgRow) -> Result<(OwnerKey, RrType, StoredRrset), sqlx::Error> {
     let key = OwnerKey::parse(row.try_get(1)?).map_err(|_| odd("owner_key"))?;
     let rrtype = RrType::from_code(u16::try_from(row.try_get::<i32, _>(2)?).map_err(|_| odd("type"))?);
     let ttl = Ttl::new(row.try_get::<i64, _>(3)?).map_err(|_| odd("ttl"))?;
-    let body = RrSetBody { ttl, records: row.try_get(4)?, comment: row.try_get(5)? };
+    let managed_by: Option<&str> = row.try_get(7)?;
+    let managed_by = managed_by.map(str::parse).transpose().map_err(|_| odd("managed_by"))?;
+    let body = RrSetBody { ttl, records: row.try_get(4)?, comment: row.try_get(5)?, managed_by };
     Ok((key, rrtype, StoredRrset { body, changed: Revision::new(row.try_get(6)?) }))
 }
 
@@ -412,6 +413,9 @@ async fn admin(
             view.endpoints = endpoints.map(|Json(endpoints)| endpoints);
         }
         AdminCommand::FinishOperation { .. } | AdminCommand::CancelOperation { .. } => {
+            let query = sqlx::query_scalar(sql::UNDO_BY).bind(command.stream().id);
+            let by: Option<Uuid> = query.fetch_optional(&mut *connection).await?;
+            view.undo_by = by.map(UserId::from_uuid);
             view.operation_terminal = has_ended(connection, command.stream().id).await?;
         }
         AdminCommand::RequestOperation { requested, .. } => {

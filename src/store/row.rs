@@ -17,7 +17,8 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-fn odd(column: &str) -> sqlx::Error {
+/// What the database holds and this program cannot read.
+pub(super) fn odd(column: &str) -> sqlx::Error {
     sqlx::Error::ColumnDecode {
         index: column.to_owned(),
         source: "a value that this program never writes".into(),

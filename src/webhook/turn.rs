@@ -239,7 +239,8 @@ impl Turn {
             let version: i32 = row.try_get(0)?;
             if version == state.secret_version || (previous && version == state.secret_version - 1) {
                 let number = u32::try_from(version).unwrap_or(0);
-                secrets.push(sign::open(&self.app.pool, &vault, self.webhook, number, row.try_get(1)?).await?);
+                secrets
+                    .push(sign::open(&self.app.pool, &vault, self.webhook, number, row.try_get(1)?).await?);
             }
         }
         if secrets.is_empty() {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use headwater::command::Command;
+use headwater::command::{Command, Meta};
 use headwater::rebuild::desired::{rebuild, verify};
 use headwater::rebuild::{self, Phase, RebuildError};
 use headwater::store::verify::{FaultKind, verify as verify_log};
-use headwater_events::actor::Role;
+use headwater_events::actor::{Caller, Role};
 use headwater_events::admin::{AdminCommand, Observation, Outcome, OwnedDomain};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::{
@@ -20,6 +20,7 @@ use headwater_events::event::{DeploymentFact, PauseScope, Stages};
 use headwater_events::ids::{
     CertificateId, ClusterId, DomainId, Position, Revision, TenantId, TokenId, UserId, WebhookId,
 };
+use headwater_events::manager::{Managing, View};
 use headwater_events::people::TokenLimits;
 use headwater_events::scope::{Domains, Grant, Scope};
 use headwater_events::time::Timestamp;
@@ -106,8 +107,10 @@ async fn access(log: &Log, user: UserId, id: DomainId, name: &str) {
     let scope = Scope { verbs: [Grant::Read].into(), domains: Domains::All, names: None, types: None };
     let (token, scopes) = (TokenId::from_uuid(Uuid::now_v7()), Some(vec![scope]));
     let limits = TokenLimits { max_unused_days: Some(30), networks: vec!["192.0.2.0/24".parse().unwrap()] };
+    let managing = Managing { manager: Some("octodns".parse().unwrap()), view: View::Own };
     let name = "ci".to_owned();
-    log.admin(AdminCommand::CreateToken { user, token, name, expires_at: None, scopes, limits }).await;
+    log.admin(AdminCommand::CreateToken { user, token, name, expires_at: None, scopes, limits, managing })
+        .await;
     // Whoever goes leaves no membership behind, and no token that works.
     let (gone, token) = (UserId::from_uuid(Uuid::now_v7()), TokenId::from_uuid(Uuid::now_v7()));
     log.submit(create_user(gone, "gone@example.test")).await.unwrap();
@@ -124,7 +127,27 @@ async fn access(log: &Log, user: UserId, id: DomainId, name: &str) {
     assert_eq!(left, 0, "a user that is gone is still a member of a single domain");
 }
 
-/// A little of everything that `desired` folds.
+/// RRsets that a tool owns: new, taken over by a person, and gone.
+async fn managed(log: &Log, zone: &str) {
+    let tool = || {
+        let mut caller = member(UserId::from_uuid(Uuid::now_v7()), log.tenant);
+        caller.shown.managing = Managing { manager: Some("octodns".parse().unwrap()), view: View::All };
+        caller
+    };
+    for owner in ["kept", "taken", "gone"] {
+        log.commit.submit(tool(), put(zone, owner, "192.0.2.1"), Meta::internal()).await.unwrap();
+    }
+    log.commit.submit(tool(), delete(zone, "gone", "A"), Meta::internal()).await.unwrap();
+    let take_over = Meta { take_over: true, ..Meta::internal() };
+    log.commit.submit(Caller::system(), put(zone, "taken", "192.0.2.1"), take_over).await.unwrap();
+    let owned: Vec<String> =
+        sqlx::query_scalar("select owner from desired.rrsets where managed_by = 'octodns'")
+            .fetch_all(&log.pool)
+            .await
+            .unwrap();
+    assert_eq!(owned, ["kept"]);
+}
+
 /// Webhooks in every state, one of them with a tenant that goes.
 async fn webhooks(log: &Log) {
     let going = TenantId::from_uuid(Uuid::now_v7());
@@ -158,6 +181,7 @@ async fn webhooks(log: &Log) {
     log.admin(AdminCommand::DeleteTenant { tenant: going }).await;
 }
 
+/// A little of everything that `desired` folds.
 async fn history(log: &Log) {
     webhooks(log).await;
     let user = UserId::from_uuid(Uuid::now_v7());
@@ -193,6 +217,7 @@ async fn history(log: &Log) {
     ] {
         log.submit(command).await.unwrap();
     }
+    managed(log, "b.test").await;
     let second = log.cluster("dns-2").await;
     log.admin(AdminCommand::SetClusterEnabled { cluster: second, enabled: false }).await;
     for scope in [PauseScope::All, PauseScope::Target(first)] {

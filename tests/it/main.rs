@@ -27,6 +27,7 @@ mod log_crash;
 mod log_faults;
 mod log_rebuild;
 mod log_stall;
+mod manage;
 mod operations;
 mod parts;
 mod people;

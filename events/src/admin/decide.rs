@@ -5,6 +5,7 @@ use super::{
     platform,
 };
 use crate::actor::{self, Access, Caller, Resource, Verb};
+use crate::credential::Asked;
 use crate::domain::{Decided, Decision};
 use crate::edge::{self, EdgeCommand, PoolCreated};
 use crate::envelope::NewEvent;
@@ -22,6 +23,10 @@ pub fn permitted(caller: &Caller, command: &AdminCommand) -> Result<(), Reject> 
     // Possession suffices for the one; the other asks the policy for each domain.
     if matches!(command, AdminCommand::RevokeToken { possessed: true, .. } | AdminCommand::RequestUndo { .. })
     {
+        return Ok(());
+    }
+    // Whose it is only the decision can tell: whoever asked for an undo may call it off.
+    if matches!(command, AdminCommand::CancelOperation { .. }) && operation::may_own(caller) {
         return Ok(());
     }
     let (verb, resource) = command.asks();
@@ -114,7 +119,7 @@ pub fn decide(
         AdminCommand::RequestUndo { operation, requested } => {
             operation::request_undo(view, command, *operation, requested)
         }
-        AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation),
+        AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation, caller),
         AdminCommand::FinishOperation { domain, tenant, finished } => {
             operation::finish(view, command, domain, *tenant, finished)
         }
@@ -164,13 +169,15 @@ fn account(view: &AdminView, command: &AdminCommand, caller: &Caller) -> Result<
             free(view, "user", "with this mail address")?;
             plain(view, command, vec![Event::UserCreated(UserCreated { admin: *admin })])
         }
-        AdminCommand::CreateToken { token, name, expires_at, scopes, limits, .. } => {
+        AdminCommand::CreateToken { token, name, expires_at, scopes, limits, managing, .. } => {
             if view.revision == Revision::ZERO || !view.user_exists {
                 return Err(Reject::NotFound("the user".into()));
             }
             let mut faults = name_faults(name, TOKEN_NAME_MAX_BYTES);
             faults.extend(scope::exceeding(caller.scopes.as_deref(), scopes.as_deref()));
-            faults.extend(people::limit_faults(limits));
+            let asked = Asked { expires_at: *expires_at, limits, managing };
+            faults.extend(caller.shown.exceeded_by(&asked));
+            faults.extend(people::limit_faults(limits, managing));
             refuse(faults)?;
             let created = TokenCreated {
                 token: *token,
@@ -178,6 +185,7 @@ fn account(view: &AdminView, command: &AdminCommand, caller: &Caller) -> Result<
                 expires_at: *expires_at,
                 scopes: scopes.clone(),
                 limits: limits.clone(),
+                managing: managing.clone(),
             };
             plain(view, command, vec![Event::TokenCreated(created)])
         }

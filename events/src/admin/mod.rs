@@ -25,6 +25,7 @@ use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
     WebhookId,
 };
+use crate::manager::Managing;
 use crate::people::TokenLimits;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -167,6 +168,8 @@ pub enum AdminCommand {
         scopes: Option<Vec<Scope>>,
         /// When and from where it works.
         limits: TokenLimits,
+        /// Whose tool it belongs to.
+        managing: Managing,
     },
     /// Revoke a token.
     RevokeToken {
@@ -383,6 +386,8 @@ pub struct AdminView {
     pub endpoints: Option<Endpoints>,
     /// The operation has ended already.
     pub operation_terminal: bool,
+    /// Who asked for it, where the operation undoes what a token did.
+    pub undo_by: Option<UserId>,
     /// The edge as it is.
     pub edge: EdgeView,
     /// The user or the tenant as it is.

@@ -1,7 +1,8 @@
 //! Decisions about operations: imperative work that is asked for, called off, and ended.
 
-use super::decide::plain;
+use super::decide::{needed, plain};
 use super::{AdminCommand, AdminView};
+use crate::actor::{self, Caller, Resource, Verb};
 use crate::dns::DomainName;
 use crate::domain::Decided;
 use crate::event::{Event, OperationFinished, OperationRequested, UndoRequested, Work};
@@ -56,11 +57,22 @@ fn begun(
     decided
 }
 
+/// Whether what a caller started is its own to call off: not with a token that is limited.
+pub(super) fn may_own(caller: &Caller) -> bool {
+    caller.user().is_some() && caller.scopes.is_none()
+}
+
 pub(super) fn cancel(
     view: &AdminView,
     command: &AdminCommand,
     operation: OperationId,
+    caller: &Caller,
 ) -> Result<Decided, Reject> {
+    let is_own = may_own(caller) && view.undo_by.is_some() && view.undo_by == caller.user();
+    let (verb, resource) = (Verb::Write, Resource::Platform);
+    if !is_own && !actor::decide(caller, verb, resource).is_granted() {
+        return Err(Reject::Forbidden(needed(verb, resource).into()));
+    }
     if view.revision == Revision::ZERO {
         return Err(Reject::NotFound(format!("imperative operation {operation}")));
     }

@@ -5,6 +5,7 @@ use super::decide::{free, plain, refuse};
 use super::{AdminCommand, AdminView, NAME_MAX_BYTES, name_faults};
 use crate::domain::{Decided, LabelsPatch, tag_faults};
 use crate::event::{Change, Event, Nothing};
+use crate::manager::{Managing, View};
 use crate::people::{
     ProfileChanged, TOKEN_NETWORKS_MAX_COUNT, TenantSettings, TokenLimits, UNUSED_MAX_DAYS, UserSettings,
 };
@@ -64,7 +65,7 @@ pub struct PeopleView {
 }
 
 /// Every fault of what limits a token.
-pub(super) fn limit_faults(limits: &TokenLimits) -> Vec<Fault> {
+pub(super) fn limit_faults(limits: &TokenLimits, managing: &Managing) -> Vec<Fault> {
     let mut faults = Vec::new();
     if limits.max_unused_days.is_some_and(|days| days == 0 || days > UNUSED_MAX_DAYS) {
         let detail = format!("this must be a whole number from 1 to {UNUSED_MAX_DAYS}");
@@ -73,6 +74,10 @@ pub(super) fn limit_faults(limits: &TokenLimits) -> Vec<Fault> {
     if limits.networks.len() > TOKEN_NETWORKS_MAX_COUNT {
         let detail = format!("a token is limited to at most {TOKEN_NETWORKS_MAX_COUNT} networks");
         faults.push(Fault::at("/networks", "too_many", detail));
+    }
+    if managing.view == View::Own && managing.manager.is_none() {
+        let detail = "what is its own is what its manager owns: name a manager";
+        faults.push(Fault::at("/view", "needs_manager", detail));
     }
     faults
 }

@@ -10,6 +10,7 @@ use super::layout;
 use super::name::{DomainName, OwnerName};
 use super::rdata::Rdata;
 use super::rrtype::RrType;
+use crate::manager::Manager;
 
 /// The most records in one RRset.
 pub const RRSET_RECORDS: usize = 500;
@@ -90,6 +91,17 @@ pub struct RrSetBody {
     /// A comment for people.
     #[serde(default)]
     pub comment: Option<String>,
+    /// The tool that owns it; none: nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub managed_by: Option<Manager>,
+}
+
+impl RrSetBody {
+    /// Whether both say the same to the DNS and to people, whoever owns them.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.ttl == other.ttl && self.records == other.records && self.comment == other.comment
+    }
 }
 
 impl From<RrSetBody> for RrSetInput {
@@ -179,12 +191,13 @@ impl RrSet {
         Self::new(owner, ty, &RrSetInput::from(body.clone()), zone)
     }
 
-    /// The body for events and answers.
+    /// The body for events and answers, which nobody owns yet.
     pub fn body(&self) -> RrSetBody {
         RrSetBody {
             ttl: self.ttl,
             records: self.records.iter().map(|rdata| rdata.as_text().to_owned()).collect(),
             comment: self.comment.clone(),
+            managed_by: None,
         }
     }
 

@@ -5,7 +5,7 @@ use super::create::tag_faults;
 use super::state::DomainView;
 use super::{cache, certificate, hostname, permit, rollback, rrsets, undo};
 use crate::actor::Caller;
-use crate::dns::OwnerName;
+use crate::dns::{OwnerName, RrSetBody, RrType};
 use crate::envelope::NewEvent;
 use crate::event::{Change, DomainDeleted, DomainRestored, DomainSettings, Event};
 use crate::ids::{OperationId, Revision, StreamRef};
@@ -46,6 +46,8 @@ pub struct Context<'a> {
     pub precondition: &'a Precondition,
     /// Guards that the caller allows to be crossed.
     pub allow: &'a BTreeSet<Guard>,
+    /// Whether what tools of others own may be changed.
+    pub take_over: bool,
     /// The platform's part of every SOA serial.
     pub generation: u32,
 }
@@ -249,6 +251,13 @@ fn delete(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {
     if !view.platform_names.is_empty() {
         let detail = format!("{} is the platform's own zone: every proxied name leads there", domain.name);
         return Err(Reject::Conflict { code: "managed_by_platform", detail });
+    }
+    if !context.take_over && !view.of_others.is_empty() {
+        let told = |(owner, rrtype, body): &(OwnerName, RrType, RrSetBody)| {
+            let detail = rrsets::told_of_other(owner, *rrtype, body, context);
+            Fault::at(format!("/rrsets/{owner}/{rrtype}"), rrsets::MANAGED_BY_OTHER, detail)
+        };
+        return Err(Reject::ManagedByOther { conflicts: view.of_others.iter().map(told).collect() });
     }
     let event = Event::DomainDeleted(DomainDeleted {
         before: domain.status,

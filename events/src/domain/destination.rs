@@ -39,6 +39,11 @@ impl Network {
         }
     }
 
+    /// Whether every address of the other lies in it.
+    pub fn includes(&self, other: &Self) -> bool {
+        self.length <= other.length && self.holds(other.address)
+    }
+
     fn is_exact(&self) -> bool {
         match self.address {
             IpAddr::V4(own) => own.to_bits().checked_shl(u32::from(self.length)).unwrap_or(0) == 0,

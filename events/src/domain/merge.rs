@@ -31,7 +31,8 @@ fn field<T: PartialEq + Clone>(before: &T, after: &T, other: &T) -> Option<T> {
 impl Merge for RrSetBody {
     fn same(&self, other: &Self) -> bool {
         let values = |body: &Self| body.records.iter().cloned().collect::<BTreeSet<_>>();
-        self.ttl == other.ttl && self.comment == other.comment && values(self) == values(other)
+        let of = |body: &Self| (body.ttl, body.comment.clone(), body.managed_by.clone());
+        of(self) == of(other) && values(self) == values(other)
     }
 
     /// Values that were added are kept. What was put in the place of others was meant as the whole.
@@ -49,6 +50,7 @@ impl Merge for RrSetBody {
         Some(Self {
             ttl: field(&before.ttl, &after.ttl, &other.ttl)?,
             comment: field(&before.comment, &after.comment, &other.comment)?,
+            managed_by: field(&before.managed_by, &after.managed_by, &other.managed_by)?,
             records,
         })
     }

@@ -336,7 +336,8 @@ fn reread(
         found.into_iter().map(|fault| (fault.code.as_str(), fault.detail)).collect::<Vec<_>>()
     })?;
     rrsets::ttl_permitted(read.ttl(), context)?;
-    Ok(read.body())
+    // Whose it was is part of what it was.
+    Ok(RrSetBody { managed_by: body.managed_by.clone(), ..read.body() })
 }
 
 /// The view with everything as it will be, so that one part is judged beside the other as that one will be.

@@ -90,6 +90,10 @@ pub(super) fn settle(
     if !faults.is_empty() {
         return Err(Reject::Invalid(faults));
     }
+    let conflicts = if context.take_over { Vec::new() } else { of_others(view, &touched, origin, context) };
+    if !conflicts.is_empty() {
+        return Err(Reject::ManagedByOther { conflicts });
+    }
     let guards = if origin == Origin::One { Vec::new() } else { sums.guards(view) };
     if guards.iter().any(|guard| !context.allow.contains(guard)) {
         let names: Vec<&str> = guards.iter().map(|guard| guard.name()).collect();
@@ -136,8 +140,9 @@ fn apply(
             Some((_, body, _)) => body.clone(),
             None => view.get(&key.0, key.1).map(|stored| stored.body.clone()),
         };
-        match next(now, change, &view.state.name, context) {
+        match next(now.clone(), change, &view.state.name, context) {
             Ok(body) => {
+                let body = body.map(|body| owned(now.as_ref(), body, change, context));
                 touched.insert(key, (change.owner().clone(), body, index));
             }
             Err(found) => faults
@@ -145,6 +150,51 @@ fn apply(
         }
     }
     touched
+}
+
+/// An RRset after one change, with whose it is then: the writer's. What says the same as before is nobody's doing, but for
+/// a `put` by a tool of what nobody owns, or of what is taken over.
+fn owned(now: Option<&RrSetBody>, next: RrSetBody, change: &RrsetChange, context: &Context<'_>) -> RrSetBody {
+    let stays = now.filter(|now| {
+        let is_put = matches!(change, RrsetChange::Put(_));
+        let is_other = context.caller.shown.managing.is_other(now.managed_by.as_ref());
+        now.says_the_same(&next) && (!is_put || (is_other && !context.take_over))
+    });
+    let managed_by = stays.map_or_else(|| context.caller.manager().cloned(), |now| now.managed_by.clone());
+    RrSetBody { managed_by, ..next }
+}
+
+/// What tools of others own and would be changed.
+fn of_others(view: &DomainView, touched: &Touched, origin: Origin, context: &Context<'_>) -> Vec<Fault> {
+    let managing = &context.caller.shown.managing;
+    let mut conflicts = Vec::new();
+    for ((key, rrtype), (owner, after, index)) in touched {
+        let Some(before) = view.get(key, *rrtype).map(|stored| &stored.body) else { continue };
+        if after.as_ref() != Some(before) && managing.is_other(before.managed_by.as_ref()) {
+            let detail = told_of_other(owner, *rrtype, before, context);
+            conflicts.push(match origin {
+                Origin::Rollback => Fault::at(format!("/rrsets/{owner}/{rrtype}"), MANAGED_BY_OTHER, detail),
+                _ => change_fault(origin, *index, MANAGED_BY_OTHER, detail),
+            });
+        }
+    }
+    conflicts
+}
+
+/// The code of each RRset that belongs to the tool of somebody else.
+pub(super) const MANAGED_BY_OTHER: &str = "managed_by_other";
+
+/// What is said of an RRset of another; whoever is shown its own alone is not told whose it is.
+pub(super) fn told_of_other(
+    owner: &OwnerName,
+    rrtype: RrType,
+    body: &RrSetBody,
+    context: &Context<'_>,
+) -> String {
+    match &body.managed_by {
+        Some(other) if !context.caller.sees_own_alone() => format!("{owner} {rrtype} is managed by {other}"),
+        _ => format!("{owner} {rrtype} is managed by another"),
+    }
 }
 
 /// What an RRset is after one change.

@@ -149,6 +149,8 @@ pub struct DomainView {
     pub leaving: BTreeMap<OwnerKey, Revision>,
     /// Names that the platform answers for, where the domain is its own zone.
     pub platform_names: BTreeSet<OwnerKey>,
+    /// RRsets that tools of others own, the first of them. Read for the deletion of the domain by a tool alone.
+    pub of_others: Vec<(OwnerName, RrType, RrSetBody)>,
 }
 
 impl DomainView {
@@ -166,6 +168,7 @@ impl DomainView {
             undoing: None,
             leaving: BTreeMap::new(),
             platform_names: BTreeSet::new(),
+            of_others: Vec::new(),
         }
     }
 

@@ -37,6 +37,7 @@ fn token(user: UserId, name: &str) -> AdminCommand {
         expires_at: None,
         scopes: None,
         limits: Default::default(),
+        managing: Default::default(),
     }
 }
 

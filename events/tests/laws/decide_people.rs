@@ -44,7 +44,16 @@ fn rename(name: &str) -> AdminCommand {
 
 fn token(limits: TokenLimits) -> AdminCommand {
     let token = TokenId::from_uuid(Uuid::from_u128(11));
-    AdminCommand::CreateToken { user: USER, token, name: "ci".into(), expires_at: None, scopes: None, limits }
+    let managing = Default::default();
+    AdminCommand::CreateToken {
+        user: USER,
+        token,
+        name: "ci".into(),
+        expires_at: None,
+        scopes: None,
+        limits,
+        managing,
+    }
 }
 
 fn rows() -> Vec<(AdminView, AdminCommand, &'static str)> {

@@ -208,8 +208,12 @@ fn a_proxied_name_stands_alone_and_above_no_cut() {
         set("cut", "NS", &["ns.example.net."]),
         set("o", "A", &["192.0.2.1"]),
     ]);
-    let target =
-        RrSetBody { ttl: Ttl::new(300).unwrap(), records: vec!["example.net.".into()], comment: None };
+    let target = RrSetBody {
+        ttl: Ttl::new(300).unwrap(),
+        records: vec!["example.net.".into()],
+        comment: None,
+        managed_by: None,
+    };
     let dname = StoredRrset { body: target, changed: Revision::new(5) };
     view.rrsets.entry(owner("turned").key()).or_default().insert(RrType::DNAME, dname);
     proxied(&mut view, &[("www", "1.1.1.1"), ("back", "later.example.com"), ("*.wild", "1.1.1.1")]);

@@ -51,6 +51,7 @@ pub struct With {
     pub limits: Limits,
     pub precondition: Precondition,
     pub allow: BTreeSet<Guard>,
+    pub take_over: bool,
     pub generation: u32,
     pub now: Timestamp,
 }
@@ -67,6 +68,7 @@ impl Default for With {
             },
             precondition: Precondition::default(),
             allow: BTreeSet::new(),
+            take_over: false,
             generation: 0,
             now: NOW,
         }
@@ -82,6 +84,7 @@ impl With {
             limits: &self.limits,
             precondition: &self.precondition,
             allow: &self.allow,
+            take_over: self.take_over,
             generation: self.generation,
         }
     }
@@ -143,6 +146,10 @@ pub fn told(decided: &Result<Decided, Reject>) -> String {
         Err(Reject::UndoConflict { conflicts }) => {
             let named: Vec<&str> = conflicts.iter().map(|fault| fault.pointer.as_str()).collect();
             format!("undo conflict: {}", named.join(", "))
+        }
+        Err(Reject::ManagedByOther { conflicts }) => {
+            let named: Vec<&str> = conflicts.iter().map(|fault| fault.pointer.as_str()).collect();
+            format!("of others: {}", named.join(", "))
         }
     }
 }

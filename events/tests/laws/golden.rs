@@ -19,6 +19,7 @@ use headwater_events::event::*;
 use headwater_events::ids::{
     CertificateId, ClusterId, EdgeId, OperationId, PurgeId, Revision, TenantId, TokenId, UserId,
 };
+use headwater_events::manager::{Managing, View};
 use headwater_events::people::*;
 use headwater_events::scope::{Domains, Grant, NamePattern, Scope};
 use headwater_events::time::Timestamp;
@@ -38,7 +39,11 @@ fn name(text: &str) -> DomainName {
 
 fn body(records: &[&str], comment: Option<&str>) -> RrSetBody {
     let records = records.iter().map(|&record| record.to_owned()).collect();
-    RrSetBody { ttl: Ttl::new(300).unwrap(), records, comment: comment.map(str::to_owned) }
+    RrSetBody { ttl: Ttl::new(300).unwrap(), records, comment: comment.map(str::to_owned), managed_by: None }
+}
+
+fn managed(body: RrSetBody) -> RrSetBody {
+    RrSetBody { managed_by: Some("octodns".parse().unwrap()), ..body }
 }
 
 fn labels() -> Labels {
@@ -104,13 +109,13 @@ fn domain_samples() -> Vec<Event> {
             name: owner.clone(),
             rrtype: RrType::parse("SRV").unwrap(),
             before: None,
-            after: body(&["10 60 5060 sip.example.net."], Some("a \"quoted\" ü")),
+            after: managed(body(&["10 60 5060 sip.example.net."], Some("a \"quoted\" ü"))),
             allowed: Vec::new(),
         }),
         Event::RrsetDeleted(RrsetDeleted {
             name: OwnerName::apex(),
             rrtype: RrType::parse("TXT").unwrap(),
-            before: body(&["\"v=spf1 -all\"", "\"\\195\\188\""], None),
+            before: managed(body(&["\"v=spf1 -all\"", "\"\\195\\188\""], None)),
             allowed: vec!["mass_delete".into()],
         }),
         Event::AuditExported(AuditExported {
@@ -123,6 +128,7 @@ fn domain_samples() -> Vec<Event> {
             since: AT,
             until: None,
             allowed: vec!["many_domains".into()],
+            take_over: true,
         }),
         Event::DomainRolledBack(DomainRolledBack { to: Revision::new(3), edges: true }),
         Event::DomainUndone(DomainUndone {
@@ -161,6 +167,7 @@ fn account_samples() -> Vec<Event> {
                 max_unused_days: Some(30),
                 networks: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
             },
+            managing: Managing { manager: Some("octodns".parse().unwrap()), view: View::Own },
         }),
         Event::TokenRevoked(TokenRevoked { token }),
         Event::OperationFinished(OperationFinished {
@@ -434,7 +441,10 @@ fn every_event_that_was_ever_written_is_read_and_written_the_same() {
 
 fn any_body() -> impl Strategy<Value = RrSetBody> {
     let comment = proptest::option::of(".{0,40}");
-    (0..=2_147_483_647_i64, vec(".{0,60}", 0..5), comment).prop_map(|(ttl, records, comment)| RrSetBody {
+    let manager = proptest::option::of("[a-z0-9][a-z0-9._-]{0,8}");
+    let parts = (0..=2_147_483_647_i64, vec(".{0,60}", 0..5), comment, manager);
+    parts.prop_map(|(ttl, records, comment, manager)| RrSetBody {
+        managed_by: manager.and_then(|name| name.parse().ok()),
         ttl: Ttl::new(ttl).unwrap(),
         records,
         comment,

@@ -56,6 +56,8 @@ pub struct RrsetPut {
     pub records: Vec<String>,
     /// A comment of its owner's.
     pub comment: Option<String>,
+    /// The tool that owns it.
+    pub managed_by: Option<String>,
     /// The revision that last changed it.
     pub changed: Revision,
 }
@@ -248,6 +250,7 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
                 ttl: put.after.ttl.seconds(),
                 records: put.after.records.clone(),
                 comment: put.after.comment.clone(),
+                managed_by: put.after.managed_by.as_ref().map(ToString::to_string),
                 changed: e.revision,
             };
             changes.rrsets.insert(row, Some(body));
@@ -397,6 +400,7 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
     changes.others.push(change);
     changes.others.extend(scopes(e));
     changes.others.extend(people::further(e));
+    changes.others.extend(people::managing(e));
 }
 
 /// What a token is limited to, besides what every token has.

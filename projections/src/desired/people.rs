@@ -2,6 +2,7 @@
 
 use super::change::Folded;
 use headwater_events::event::Event;
+use headwater_events::manager::Managing;
 use headwater_events::people::TokenLimits;
 use serde_json::{Value, json};
 
@@ -34,6 +35,17 @@ pub(super) fn further(e: &Folded<'_>) -> Option<Value> {
         Event::TokenCreated(token) if token.limits != TokenLimits::default() => Some(json!({
             "do": "user_token_limits", "id": token.token, "max_unused_days": token.limits.max_unused_days,
             "networks": token.limits.networks,
+        })),
+        _ => None,
+    }
+}
+
+/// Whose tool a token belongs to, where that is anybody's.
+pub(super) fn managing(e: &Folded<'_>) -> Option<Value> {
+    match e.event {
+        Event::TokenCreated(token) if token.managing != Managing::default() => Some(json!({
+            "do": "token_managing", "id": token.token, "manager": token.managing.manager,
+            "view": token.managing.view,
         })),
         _ => None,
     }

@@ -42,6 +42,9 @@ pub struct Change {
     /// Allows what a guard refuses (such as empties_zone, mass_delete); may be repeated
     #[arg(long, value_name = "GUARD", help_heading = "Change")]
     pub allow: Vec<String>,
+    /// Changes what tools of others manage too; what is written is yours then
+    #[arg(long, help_heading = "Change")]
+    pub take_over: bool,
     #[command(flatten)]
     pub(super) waiting: Waiting,
 }
@@ -96,6 +99,9 @@ impl Change {
     /// The call with everything that was given.
     pub fn apply(&self, call: Call) -> Result<Call> {
         let mut call = self.common.apply(call)?.each("allow", &self.allow);
+        if self.take_over {
+            call = call.query("take_over", true);
+        }
         if let Some(revision) = &self.if_match {
             call = call.header("if-match", &entity_tag(revision)?)?;
         }

@@ -24,6 +24,7 @@ const COLUMNS: &[Column] = &[
     ("TTL", "/ttl"),
     ("RECORDS", "/records"),
     ("DERIVED", "/derived"),
+    ("MANAGER", "/managed_by"),
     ("CHANGED", "/changed/at"),
     ("COMMENT", "/comment"),
 ];
@@ -40,10 +41,14 @@ pub enum RrsetCommand {
     /// Lists all records of a domain
     #[command(after_help = "Examples:
   headwater rrset list example.com
+  headwater rrset list example.com --managed-by octodns
   headwater rrset list example.com --json | jq -r '.items[] | select(.type == \"MX\") | .records[]'")]
     List {
         /// The domain
         domain: String,
+        /// Those that this tool manages
+        #[arg(long, value_name = "NAME")]
+        managed_by: Option<String>,
         /// As of when.
         #[command(flatten)]
         moment: Moment,
@@ -56,7 +61,8 @@ pub enum RrsetCommand {
   headwater rrset set example.com www A 192.0.2.1 192.0.2.2 --ttl 300 --wait
   headwater rrset set example.com @ MX '10 mail.example.com.'
   headwater rrset set example.com @ TXT '\"v=spf1 -all\"' --note 'no mail from here'
-  headwater rrset set example.com www A 192.0.2.9 --dry-run")]
+  headwater rrset set example.com www A 192.0.2.9 --dry-run
+  headwater rrset set example.com www A 192.0.2.9 --take-over")]
     Set(SetArgs),
     /// Deletes all records of one name and type
     #[command(after_help = "Examples:
@@ -184,8 +190,9 @@ pub async fn run(console: &Console, command: RrsetCommand) -> Result<()> {
         RrsetCommand::Get(GetArgs { key, moment }) => {
             show_one(console, moment.apply(key.call(Method::GET)?)).await
         }
-        RrsetCommand::List { domain, moment, list } => {
+        RrsetCommand::List { domain, managed_by, moment, list } => {
             let call = moment.apply(Call::get(&["domains", &domain, "rrsets"])?);
+            let call = call.maybe("managed_by", managed_by);
             list::show(console, call, COLUMNS, &list).await
         }
         RrsetCommand::Set(args) => {

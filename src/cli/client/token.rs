@@ -29,6 +29,7 @@ const COLUMNS: &[Column] = &[
     ("CREATED", "/created_at"),
     ("EXPIRES", "/expires_at"),
     ("LAST USED", "/last_used_at"),
+    ("MANAGER", "/manager"),
 ];
 
 /// What can be done with tokens.
@@ -51,6 +52,7 @@ pub enum TokenCommand {
   headwater token create backup --output /etc/backup/headwater.token
   headwater token create ci --expires-at 2027-01-01T00:00:00Z --max-unused-days 30 --network 192.0.2.0/24
   headwater token create acme --scope 'verbs=read,write domains=example.com names=_acme-challenge types=TXT'
+  headwater token create octodns --manager octodns --view own
   headwater token create watch --scope 'verbs=read domains=*'")]
     Create(CreateArgs),
     /// Revokes a token
@@ -79,6 +81,12 @@ pub struct CreateArgs {
     /// It works from this network alone, as 192.0.2.0/24; may be repeated
     #[arg(long, value_name = "NETWORK")]
     network: Vec<String>,
+    /// The tool that it is for: what is written with it is the tool's own, and others must take it over to change it
+    #[arg(long, value_name = "NAME")]
+    manager: Option<String>,
+    /// Which records it is shown: all that it may read, or its manager's own
+    #[arg(long, value_name = "all|own", value_parser = ["all", "own"], requires = "manager")]
+    view: Option<String>,
     /// Into this new file, which only you can read, in place of stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -130,6 +138,12 @@ async fn create(console: &Console, args: CreateArgs) -> Result<()> {
     }
     if !args.network.is_empty() {
         body["networks"] = json!(args.network);
+    }
+    if let Some(manager) = &args.manager {
+        body["manager"] = json!(manager);
+    }
+    if let Some(view) = &args.view {
+        body["view"] = json!(view);
     }
     let call = Call::post(&["me", "tokens"])?.json(&body);
     if args.common.dry_run {

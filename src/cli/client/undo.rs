@@ -36,6 +36,9 @@ pub struct UndoArgs {
     /// Allows what a guard refuses (such as many_domains, empties_zone); may be repeated
     #[arg(long, value_name = "GUARD", help_heading = "Change")]
     allow: Vec<String>,
+    /// Undoes what tools of others manage by now too
+    #[arg(long, help_heading = "Change")]
+    take_over: bool,
     /// Prints the operation and does not wait for its end
     #[arg(long, help_heading = "Wait")]
     no_wait: bool,
@@ -68,6 +71,7 @@ pub async fn run(console: &Console, args: UndoArgs) -> Result<()> {
         body["until"] = json!(until);
     }
     let call = args.common.apply(Call::post(&["undo"])?.json(&body))?.each("allow", &args.allow);
+    let call = if args.take_over { call.query("take_over", true) } else { call };
     if args.common.dry_run {
         let answer = console.api.send(&call).await?;
         return if console.json { Ok(data(answer.text.trim_end())?) } else { preview(&answer.json()?) };

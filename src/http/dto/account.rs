@@ -7,6 +7,7 @@ use headwater_events::domain::destination::Network;
 use headwater_events::domain::tag_faults;
 use headwater_events::event::Labels;
 use headwater_events::ids::{TenantId, UserId};
+use headwater_events::manager::{Manager, NotAManager, View};
 use headwater_events::people::{TOKEN_NETWORKS_MAX_COUNT, TokenLimits, UNUSED_MAX_DAYS};
 use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
@@ -268,6 +269,13 @@ pub struct NewToken {
     /// It works from these networks alone, as 192.0.2.0/24; none: from everywhere.
     #[schema(required = false, value_type = Vec<String>)]
     pub networks: Vec<Network>,
+    /// The tool that owns the RRsets that are written with it: of a-z, 0-9, `.`, `_` and `-`, at most 64. Others change them
+    /// only with `take_over`. Left out, nobody owns them.
+    #[schema(value_type = Option<String>, example = "octodns")]
+    pub manager: Option<Manager>,
+    /// Which RRsets it is shown: `all` that it may read, or of those its manager's `own`.
+    #[schema(required = false, value_type = String, example = "all")]
+    pub view: View,
 }
 
 impl NewToken {
@@ -298,6 +306,16 @@ fn networks(fields: &mut Fields) -> Vec<Network> {
     networks
 }
 
+fn managing(fields: &mut Fields) -> (Option<Manager>, View) {
+    let manager = fields.parsed("manager", |text| {
+        text.parse().map_err(|error: NotAManager| ("invalid_manager", error.to_string()))
+    });
+    let view = fields.parsed("view", |text| {
+        View::from_name(text).ok_or(("unknown_view", "the views are all and own".to_owned()))
+    });
+    (manager, view.unwrap_or_default())
+}
+
 impl FromBody for NewToken {
     fn read(fields: &mut Fields) -> Option<Self> {
         let name = fields.required_text("name");
@@ -315,13 +333,10 @@ impl FromBody for NewToken {
             days
         });
         let networks = networks(fields);
-        // Restrictions that are not enforced must not be accepted: a token would be worth more than its owner thinks.
-        if fields.take("manager").is_some_and(|value| !value.as_array().is_some_and(Vec::is_empty)) {
-            fields.fault("manager", "unsupported", "tokens cannot be restricted by manager yet".to_owned());
-        }
+        let (manager, view) = managing(fields);
         let scopes = scope::scopes(fields);
         fields.also(|| name.as_ref().map(|name| name_faults(name, TOKEN_NAME_MAX_BYTES)).unwrap_or_default());
-        Some(Self { name: name?, expires_at, scopes, max_unused_days, networks })
+        Some(Self { name: name?, expires_at, scopes, max_unused_days, networks, manager, view })
     }
 }
 
@@ -354,6 +369,12 @@ pub struct Token {
     /// When it was used last, to the minute.
     #[schema(value_type = Option<String>, format = DateTime)]
     last_used_at: Option<Timestamp>,
+    /// The tool that owns the RRsets that are written with it; null: nobody does.
+    #[schema(value_type = Option<String>)]
+    manager: Option<Manager>,
+    /// Which RRsets it is shown: `all`, or its `own`.
+    #[schema(value_type = String, example = "all")]
+    view: View,
 }
 
 impl From<StoredToken> for Token {
@@ -369,6 +390,8 @@ impl From<StoredToken> for Token {
             max_unused_days: stored.max_unused_days,
             networks: stored.networks,
             last_used_at: stored.used_at,
+            manager: stored.managing.manager,
+            view: stored.managing.view,
         }
     }
 }

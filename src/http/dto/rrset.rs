@@ -4,6 +4,7 @@ use headwater_events::dns::{
     DnsFault, DomainName, FaultPlace, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl,
 };
 use headwater_events::domain::{BATCH_MAX_CHANGES, RrsetChange};
+use headwater_events::manager::PLATFORM;
 use headwater_events::reject::Fault;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
@@ -383,21 +384,22 @@ pub struct Rrset {
 impl Rrset {
     /// As it stands in an export, which says nothing of who changed it.
     pub fn of_zone(shown: ShownRrset, derived: bool) -> Self {
-        let managed_by = if derived { json!("platform") } else { Value::Null };
+        let managed_by = if derived { json!(PLATFORM) } else { json!(shown.body.managed_by) };
         Self { derived, managed_by, ..shown.into() }
     }
 }
 
 impl From<ShownRrset> for Rrset {
     fn from(shown: ShownRrset) -> Self {
+        let managed_by = json!(shown.managed_by());
         let changed = shown.changed.map(ChangedBody::from);
         Self {
+            managed_by,
             name: shown.owner,
             r#type: shown.rrtype,
             ttl: shown.body.ttl.seconds(),
             records: shown.body.records,
             comment: shown.body.comment,
-            managed_by: if changed.is_none() { json!("platform") } else { Value::Null },
             derived: changed.is_none(),
             changed,
         }

@@ -100,7 +100,7 @@ pub(super) const MADE_BY: &str = "select e.revision, e.at, e.actor_kind, e.actor
      from events e where e.stream_id = $1 and e.revision = any($2) and e.seq = 0";
 
 /// $1 domain: all that it has now, for what has not changed since.
-pub(super) const RRSETS: &str = "select r.owner, r.type, r.ttl, r.records, r.comment, r.changed \
+pub(super) const RRSETS: &str = "select r.owner, r.type, r.ttl, r.records, r.comment, r.changed, r.managed_by \
      from desired.rrsets r where r.domain_id = $1";
 
 /// $1 domain.

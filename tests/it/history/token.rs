@@ -220,7 +220,7 @@ async fn a_stranger_undoes_nothing() {
 async fn ask(app: &App, leak: &Leak) -> OperationId {
     let token = TokenId::from_uuid(leak.token.as_str().unwrap().parse().unwrap());
     let since = Timestamp::parse(&leak.since).unwrap();
-    let requested = UndoRequested { token, since, until: None, allowed: Vec::new() };
+    let requested = UndoRequested { token, since, until: None, allowed: Vec::new(), take_over: false };
     let operation = OperationId::from_uuid(Uuid::now_v7());
     let command = Command::admin(AdminCommand::RequestUndo { operation, requested });
     let actor = Actor { kind: ActorKind::System, ..Actor::SYSTEM };

@@ -236,6 +236,7 @@ impl TestApi {
             expires_at: None,
             scopes: None,
             limits: Default::default(),
+            managing: Default::default(),
         };
         self.submit(create, aside).await;
         (user, secret)
@@ -254,6 +255,7 @@ impl TestApi {
             expires_at: None,
             scopes: Some(scopes),
             limits: Default::default(),
+            managing: Default::default(),
         };
         self.submit(create, aside).await;
         secret

@@ -72,7 +72,8 @@ impl Log {
 
     /// Plants a fault in a log that is there.
     pub async fn plant(&self, change: impl Fn(&str) -> String) {
-        let text = include_str!("../../../migrations/control/0004_append.sql");
+        let text = include_str!("../../../migrations/control/0120_managers.sql");
+        let text = &text[text.find("create procedure append_batch(").unwrap()..];
         let changed = change(text);
         assert_ne!(text, changed, "the fault was not planted: the migration's text has moved on");
         let procedures = changed.replace("create procedure", "create or replace procedure");
@@ -249,6 +250,7 @@ pub fn create_token(user: UserId, token: TokenId) -> Command {
         expires_at: None,
         scopes: None,
         limits: Default::default(),
+        managing: Default::default(),
     };
     Command::Admin { command, aside }
 }

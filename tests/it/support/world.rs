@@ -174,6 +174,7 @@ impl World {
             expires_at,
             scopes: None,
             limits: Default::default(),
+            managing: Default::default(),
         };
         self.submit(Caller::system(), Command::Admin { command, aside }).await;
         let actor =
