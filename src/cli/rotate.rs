@@ -13,9 +13,12 @@ use crate::vault::{self, Vault};
 
 /// How it is called.
 pub const EXAMPLES: &str = "Examples:
-  headwater admin rotate-keys --add-key     one host: a new key in front of the file, then all under it
-  headwater admin rotate-keys               the file was changed and brought to every host before
-  headwater admin rotate-keys --status      which keys something is sealed under, and which can go";
+  headwater admin rotate-keys --add-key
+  headwater admin rotate-keys
+  headwater admin rotate-keys --status
+
+With --add-key, on one host alone: a new key is put in front of the file, then everything is sealed under it. Without: the
+file was changed and brought to every host before. --status says which keys something is sealed under, and which can go.";
 
 /// What is wanted.
 #[derive(Args)]

@@ -124,29 +124,33 @@ fn host_problems(edge: &StaleEdge) -> Vec<String> {
     problems
 }
 
+fn target_problems(target: &TargetStatus) -> Vec<String> {
+    let mut problems = Vec::new();
+    if target.state == "enabled" && !target.in_service {
+        let why = target.last_error.as_deref().unwrap_or("it was not reached within the last minute");
+        problems.push(format!("{} is out of service: {why}", target.name));
+    }
+    if target.state == "enabled" && target.oldest_pending_seconds > WAIT_MAX_SECONDS {
+        problems.push(format!(
+            "{}: {} deployments wait, the oldest for {} s",
+            target.name, target.pending, target.oldest_pending_seconds
+        ));
+    }
+    if target.failing > 0 {
+        problems.push(format!("{}: {} deployments fail", target.name, target.failing));
+    }
+    if target.ahead > 0 {
+        problems.push(format!(
+            "{}: {} zones hold what this log does not know; adopt or discard each",
+            target.name, target.ahead
+        ));
+    }
+    problems
+}
+
 fn problems(status: &Status) -> Vec<String> {
     let mut problems = Vec::new();
-    for target in &status.targets {
-        if target.state == "enabled" && !target.in_service {
-            let why = target.last_error.as_deref().unwrap_or("it was not reached within the last minute");
-            problems.push(format!("{} is out of service: {why}", target.name));
-        }
-        if target.state == "enabled" && target.oldest_pending_seconds > WAIT_MAX_SECONDS {
-            problems.push(format!(
-                "{}: {} deployments wait, the oldest for {} s",
-                target.name, target.pending, target.oldest_pending_seconds
-            ));
-        }
-        if target.failing > 0 {
-            problems.push(format!("{}: {} deployments fail", target.name, target.failing));
-        }
-        if target.ahead > 0 {
-            problems.push(format!(
-                "{}: {} zones hold what this log does not know; adopt or discard each",
-                target.name, target.ahead
-            ));
-        }
-    }
+    problems.extend(status.targets.iter().flat_map(target_problems));
     let enabled = status.targets.iter().any(|target| target.state == "enabled");
     if !status.targets.is_empty() && !enabled {
         problems

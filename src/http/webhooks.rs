@@ -34,6 +34,7 @@ use crate::edge::EdgeError;
 use crate::query::domains;
 use crate::query::webhooks::{self, StoredWebhook, WebhookFilter};
 use crate::secret::Secret;
+use crate::vault::VaultError;
 use crate::webhook::guard::Rules;
 use crate::webhook::{draw, sign};
 
@@ -128,7 +129,11 @@ async fn create(State(app): State<App>, mutation: Mutation<NewWebhook>) -> Resul
         return Err(Problem::invalid(faults));
     }
     let webhook = WebhookId::from_uuid(Uuid::now_v7());
-    let (secret, sealed) = draw(&app, owner, webhook, 1).await.map_err(EdgeError::from)?;
+    let (secret, sealed) = draw(&app, owner, webhook, 1).await.map_err(|error| match (error, owner) {
+        // Nothing is sealed for a tenant that is not there.
+        (VaultError::Gone, Some(tenant)) => Problem::not_found(format!("tenant {tenant}")),
+        (error, _) => EdgeError::from(error).into(),
+    })?;
     let command = WebhookCommand::Create(WebhookCreated { settings, enabled });
     let command = AdminCommand::Webhook { webhook, owner, command };
     let aside = Aside::WebhookSecret { webhook, version: 1, sealed };

@@ -15,7 +15,6 @@ use headwater_events::actor::Caller;
 use headwater_events::domain::{Decided, DomainCommand, Limits, diff, entity_tag, not_restored};
 use headwater_events::ids::{BatchId, OperationId, Position};
 use headwater_events::reject::Reject;
-use headwater_projections::desired::concerns_edges;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, PgConnection};
 use std::collections::{HashSet, VecDeque};
@@ -158,8 +157,7 @@ impl CommitterHandle {
             plan.diff = diff(&decision.events);
             plan.warnings = decision.warnings;
             if decision.operation.is_some() {
-                let edges = decision.events.first().is_some_and(|first| concerns_edges(&first.event));
-                plan.targets = load::targets(&mut connection, edges).await.map_err(unavailable)?;
+                plan.targets = load::targets(&mut connection, &decision.events).await.map_err(unavailable)?;
             }
         }
         Ok(plan)

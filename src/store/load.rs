@@ -11,9 +11,10 @@ use headwater_events::admin::{AdminCommand, AdminView};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
 use headwater_events::edge::{EdgeCommand, Endpoints};
+use headwater_events::envelope::NewEvent;
 use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId, UserId};
-use headwater_projections::desired::pause_key;
+use headwater_projections::desired::{concerns_edges, pause_key};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Json;
@@ -466,7 +467,11 @@ async fn pause(
     Ok(())
 }
 
-/// Names of the targets that are deployed to: DNS clusters, and cells where `edges` are concerned.
-pub(super) async fn targets(connection: &mut PgConnection, edges: bool) -> Result<Vec<String>, sqlx::Error> {
+/// Names of the targets that a mutation is deployed to: DNS clusters, and cells where edges are concerned.
+pub(super) async fn targets(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+) -> Result<Vec<String>, sqlx::Error> {
+    let edges = events.first().is_some_and(|first| concerns_edges(&first.event));
     sqlx::query_scalar(sql::TARGETS).bind(edges).fetch_all(connection).await
 }

@@ -143,15 +143,13 @@ const RED_MAX_TRIES: u8 = 5;
 
 const TAIL_OF_LOG: &str = "    perform pg_advisory_xact_lock(7001);\n    select coalesce(max(position), 0) into _head from events;\n";
 
-/// The checker of the test above must find each of these. A hole is there for a moment only, and on a machine that has
-/// much else to do no reader may come by in that moment: then it is tried again.
+/// The checker of the test above must find each of these. A hole is there for a moment only: where no reader came by in
+/// it, on a busy machine, it is tried again.
 async fn must_be_red(what: &str, change: impl Fn(&str) -> String) {
     for _ in 0..RED_MAX_TRIES {
         let log = Log::with_fault(&change).await;
-        let seen = order(&log, 60_000).await;
-        println!("{what}: {seen:?}");
-        if seen.is_err() {
-            return;
+        if let Err(seen) = order(&log, 60_000).await {
+            return println!("{what}: {seen}");
         }
     }
     panic!("{what}: the checker saw nothing");

@@ -130,6 +130,8 @@ async fn only_owners_have_them_and_only_their_own() {
     let (hook, _) = lab.hook("https://hooks.example.net/", json!({})).await;
     let platform = json!({"name": "p", "url": "https://hooks.example.net/", "platform": true});
     let platform = path_of(&lab.api.call(Method::POST, "/api/webhooks", platform).await.expect(201));
+    let nobody = json!({"name": "n", "url": "https://hooks.example.net/", "tenant": uuid::Uuid::now_v7()});
+    lab.api.call(Method::POST, "/api/webhooks", nobody).await.expect_problem(404, "not_found");
     let foreign = lab.api.tenant("foreign").await;
     let (_, stranger) = lab.api.user("stranger@example.test", false, &[foreign]).await;
     let (viewer_id, viewer) = lab.api.user("viewer@example.test", false, &[lab.tenant]).await;
