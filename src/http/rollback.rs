@@ -30,21 +30,43 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(rollback))
 }
 
-/// Where to go back to.
+/// Which revision of a domain.
 #[derive(Debug, ToSchema)]
-struct RollbackTo {
-    /// The revision whose state the domain gets again.
+pub struct OfRevision {
+    /// Its number: what is gone back to, or what alone is undone.
     #[schema(example = 7)]
     revision: i64,
 }
 
-impl FromBody for RollbackTo {
+impl OfRevision {
+    /// The revision.
+    pub fn get(&self) -> Revision {
+        Revision::new(self.revision)
+    }
+}
+
+impl FromBody for OfRevision {
     fn read(fields: &mut Fields) -> Option<Self> {
         if !fields.has("revision") {
             fields.missing("revision");
         }
         Some(Self { revision: fields.integer("revision")? })
     }
+}
+
+/// Whether the past is to be read anew: the domain was changed by more than is read under its lock, and not for ever.
+pub(super) fn moved_on(submitted: &Result<Submitted, Problem>, tries: u32) -> bool {
+    tries < READ_MAX_TIMES && submitted.as_ref().is_err_and(|problem| problem.code() == MOVED_ON)
+}
+
+/// The answer, with what is not restored.
+pub(super) fn answered(submitted: Result<Submitted, Problem>) -> Result<Response, Problem> {
+    Ok(match submitted? {
+        Submitted::Done(outcome) => {
+            answer::receipt_with(&outcome, Some(("not_restored", json!(outcome.not_restored))))
+        }
+        plan => plan.into_response(),
+    })
 }
 
 /// The answer to a rollback.
@@ -72,15 +94,15 @@ pub struct NotRestoredBody {
 /// external id, as one new revision. The revision must be retained and validated (see the list of revisions); else 409
 /// `not_retained` or `not_validated`, with the `nearest` that are both.
 #[utoipa::path(post, path = "/api/domains/{d}/rollback", tag = "history",
-    params(("d" = String, Path, description = "The domain's name")), request_body = RollbackTo,
+    params(("d" = String, Path, description = "The domain's name")), request_body = OfRevision,
     responses((status = 200, body = RolledBack), (status = 202, body = RolledBack)))]
 async fn rollback(
     State(app): State<App>,
     DomainPath(name): DomainPath,
-    mutation: Mutation<RollbackTo>,
+    mutation: Mutation<OfRevision>,
 ) -> Result<Response, Problem> {
     let (mutation, body) = mutation.split();
-    let to = Revision::new(body.revision);
+    let to = body.get();
     let mut tries = 0;
     loop {
         tries += 1;
@@ -91,15 +113,9 @@ async fn rollback(
         let rollback = Rollback { past: Arc::new(past), destinations };
         let command = DomainCommand::Rollback(Box::new(rollback));
         let submitted = mutation.submit(&app, Command::Domain { name: name.clone(), command }).await;
-        return match submitted {
-            Err(problem) if problem.code() == MOVED_ON && tries < READ_MAX_TIMES => continue,
-            Ok(Submitted::Done(outcome)) => {
-                let not_restored = json!(outcome.not_restored);
-                Ok(answer::receipt_with(&outcome, Some(("not_restored", not_restored))))
-            }
-            Ok(plan) => Ok(plan.into_response()),
-            Err(problem) => Err(problem),
-        };
+        if !moved_on(&submitted, tries) {
+            return answered(submitted);
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use headwater_events::admin::AdminCommand;
-use headwater_events::domain::{DomainCommand, MOVED_ON, Undo};
+use headwater_events::domain::{DomainCommand, Undo};
 use headwater_events::event::UndoRequested;
-use headwater_events::ids::{OperationId, Revision, TokenId};
+use headwater_events::ids::{OperationId, TokenId};
 use headwater_events::reject::{Guard, Reject};
 use headwater_events::time::Timestamp;
 use serde::Serialize;
@@ -19,21 +19,18 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::Problem;
 use super::body::{Fields, FromBody};
 use super::domains::visible;
 use super::dto::Receipt;
-use super::mutation::{Mutation, Submitted};
+use super::mutation::Mutation;
 use super::path::DomainPath;
-use super::rollback::RolledBack;
-use super::{Problem, answer};
+use super::rollback::{OfRevision, RolledBack, answered, moved_on};
 use crate::app::App;
 use crate::command::{Command, Plan};
 use crate::operation::undo::{self as everywhere, Changed};
 use crate::rebuild::Difference;
 use crate::store::undo;
-
-/// How often the past is read anew because the domain was changed by more than is read under its lock.
-const READ_MAX_TIMES: u32 = 5;
 
 /// Domains that one request may change without an allowance.
 const DOMAINS_UNGUARDED_COUNT: usize = 100;
@@ -47,36 +44,19 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(undo_one)).routes(routes!(undo_token))
 }
 
-/// What to undo.
-#[derive(Debug, ToSchema)]
-struct UndoOf {
-    /// The revision that is undone: it alone.
-    #[schema(example = 7)]
-    revision: i64,
-}
-
-impl FromBody for UndoOf {
-    fn read(fields: &mut Fields) -> Option<Self> {
-        if !fields.has("revision") {
-            fields.missing("revision");
-        }
-        Some(Self { revision: fields.integer("revision")? })
-    }
-}
-
 /// Undo one revision of a domain, as a new one: what it changed is put back as if it had never been, and what others
 /// changed later is kept, in an RRset value by value. Where both meet, nothing is undone: 409 `undo_conflict` names each
 /// thing with the revision that changed it, by its path in `errors`.
 #[utoipa::path(post, path = "/api/domains/{d}/undo", tag = "history",
-    params(("d" = String, Path, description = "The domain's name")), request_body = UndoOf,
+    params(("d" = String, Path, description = "The domain's name")), request_body = OfRevision,
     responses((status = 200, body = RolledBack), (status = 202, body = RolledBack)))]
 async fn undo_one(
     State(app): State<App>,
     DomainPath(name): DomainPath,
-    mutation: Mutation<UndoOf>,
+    mutation: Mutation<OfRevision>,
 ) -> Result<Response, Problem> {
     let (mut mutation, body) = mutation.split();
-    let revision = Revision::new(body.revision);
+    let revision = body.get();
     let mut tries = 0;
     loop {
         tries += 1;
@@ -86,15 +66,9 @@ async fn undo_one(
         let undo = Undo::new(Arc::new(undoing), app.config.sites.destinations.clone(), false);
         let command = DomainCommand::Undo(Box::new(undo));
         let submitted = mutation.submit(&app, Command::Domain { name: name.clone(), command }).await;
-        return match submitted {
-            Err(problem) if problem.code() == MOVED_ON && tries < READ_MAX_TIMES => continue,
-            Ok(Submitted::Done(outcome)) => {
-                let not_restored = json!(outcome.not_restored);
-                Ok(answer::receipt_with(&outcome, Some(("not_restored", not_restored))))
-            }
-            Ok(plan) => Ok(plan.into_response()),
-            Err(problem) => Err(problem),
-        };
+        if !moved_on(&submitted, tries) {
+            return answered(submitted);
+        }
     }
 }
 

@@ -65,8 +65,8 @@ macro_rules! edges {
                        'in_service', c.in_service, 'current', coalesce(c.acked >= p.position, false), \
                        'late', o.kind = 'domain.hostname' and a.at > o.created_at + interval '30 seconds', \
                        'at', a.at, 'refused', case when c.refused_revision >= o.revision then c.refused_why end, \
-                       'refused_at', (select r.at from edge.refusals r where r.edge_id = c.edge_id \
-                           and r.domain_id = o.domain_id and r.revision >= o.revision)) \
+                       'refused_at', case when c.refused_revision >= o.revision then (select r.at from edge.refusals r \
+                           where r.edge_id = c.edge_id and r.domain_id = o.domain_id) end) \
                        order by c.name, c.cell), '[]'::jsonb) from edge.cells(o.domain_id) c \
                    left join edge.acks a on a.edge_id = c.edge_id and a.cell = c.cell)) \
          from (select max(e.position) as position from events e \

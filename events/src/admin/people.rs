@@ -149,13 +149,8 @@ fn update_tenant(view: &AdminView, patch: &TenantPatch) -> Result<Vec<Event>, Re
     if let Some(external_id) = &patch.external_id {
         after.external_id.clone_from(external_id);
     }
-    match &patch.labels {
-        None => {}
-        Some(LabelsPatch::Clear) => after.labels.clear(),
-        Some(LabelsPatch::Merge(labels)) => {
-            after.labels.extend(labels.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
-            after.labels.retain(|key, _| labels.get(key).is_none_or(Option::is_some));
-        }
+    if let Some(labels) = &patch.labels {
+        labels.apply(&mut after.labels);
     }
     let mut faults = tag_faults(&after.labels, after.external_id.as_deref());
     faults.extend(name_faults(&after.name, NAME_MAX_BYTES));

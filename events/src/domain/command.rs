@@ -7,6 +7,7 @@ use super::hostname::{HostnameBody, excluded_by_proxy, origin_owners};
 use super::rollback::{Past, Rollback};
 use super::undo::Undo;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
+use crate::event::Labels;
 use crate::ids::{DomainId, PurgeId, Revision, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +46,19 @@ pub enum LabelsPatch {
     Clear,
     /// Each named one is set, or removed where none.
     Merge(BTreeMap<String, Option<String>>),
+}
+
+impl LabelsPatch {
+    /// Changes labels by it.
+    pub fn apply(&self, labels: &mut Labels) {
+        match self {
+            Self::Clear => labels.clear(),
+            Self::Merge(entries) => {
+                labels.extend(entries.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
+                labels.retain(|key, _| entries.get(key).is_none_or(Option::is_some));
+            }
+        }
+    }
 }
 
 /// One change of a batch.

@@ -1,6 +1,6 @@
 //! The decision about an existing domain: pure, over what the command touches.
 
-use super::command::{DomainCommand, DomainPatch, LabelsPatch, Precondition, RrsetChange};
+use super::command::{DomainCommand, DomainPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
 use super::{cache, certificate, hostname, permit, rollback, rrsets, undo};
@@ -195,17 +195,8 @@ fn settings(view: &DomainView, patch: &DomainPatch, context: &Context<'_>) -> Re
         serial_base: domain.serial_base,
     };
     let mut after = before.clone();
-    match &patch.labels {
-        None => {}
-        Some(LabelsPatch::Clear) => after.labels.clear(),
-        Some(LabelsPatch::Merge(entries)) => {
-            for (key, value) in entries {
-                match value {
-                    Some(value) => after.labels.insert(key.clone(), value.clone()),
-                    None => after.labels.remove(key),
-                };
-            }
-        }
+    if let Some(labels) = &patch.labels {
+        labels.apply(&mut after.labels);
     }
     if let Some(external_id) = &patch.external_id {
         after.external_id.clone_from(external_id);

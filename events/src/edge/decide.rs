@@ -6,7 +6,7 @@ use super::{
     EdgeCommand, EdgeCreated, EdgeDeleted, EdgePatch, EdgeSettings, EdgeState, EdgeView, IdentityRevoked,
     is_country,
 };
-use crate::domain::{LabelsPatch, tag_faults};
+use crate::domain::tag_faults;
 use crate::event::{Change, Event, Nothing};
 use crate::ids::EdgeId;
 use crate::reject::{Fault, Guard, Reject};
@@ -130,17 +130,8 @@ fn update(edge: &EdgeState, view: &EdgeView, patch: &EdgePatch) -> Result<Vec<Ev
         labels: before.labels.clone(),
         external_id: patch.external_id.clone().unwrap_or_else(|| before.external_id.clone()),
     };
-    match &patch.labels {
-        None => {}
-        Some(LabelsPatch::Clear) => after.labels.clear(),
-        Some(LabelsPatch::Merge(labels)) => {
-            for (key, value) in labels {
-                match value {
-                    Some(value) => after.labels.insert(key.clone(), value.clone()),
-                    None => after.labels.remove(key),
-                };
-            }
-        }
+    if let Some(labels) = &patch.labels {
+        labels.apply(&mut after.labels);
     }
     let mut faults = tag_faults(&after.labels, after.external_id.as_deref());
     place_faults(&after.country, &after.continent, &mut faults);

@@ -7,7 +7,7 @@ use super::{
     WebhookPatch, WebhookReplayed, WebhookSecretRotated, WebhookSettings, WebhookState, WebhookView,
 };
 use crate::admin::{NAME_MAX_BYTES, name_faults};
-use crate::domain::{LabelsPatch, tag_faults};
+use crate::domain::tag_faults;
 use crate::event::{Change, Event, Nothing};
 use crate::ids::{Position, TenantId, WebhookId};
 use crate::reject::{Fault, Reject};
@@ -112,13 +112,8 @@ fn update(webhook: &WebhookState, patch: &WebhookPatch) -> Result<Vec<Event>, Re
     if let Some(description) = &patch.description {
         after.description.clone_from(description);
     }
-    match &patch.labels {
-        None => {}
-        Some(LabelsPatch::Clear) => after.labels.clear(),
-        Some(LabelsPatch::Merge(labels)) => {
-            after.labels.extend(labels.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
-            after.labels.retain(|key, _| labels.get(key).is_none_or(Option::is_some));
-        }
+    if let Some(labels) = &patch.labels {
+        labels.apply(&mut after.labels);
     }
     refuse(settings_faults(&after))?;
     let mut events = Vec::new();

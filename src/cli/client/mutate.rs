@@ -28,6 +28,15 @@ pub struct Common {
     pub idempotency_key: Option<Uuid>,
 }
 
+/// Something that is named by its id.
+#[derive(Args, Clone, Debug)]
+pub struct IdArgs {
+    /// Its id
+    pub(super) id: String,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
 /// What a mutation of a domain can be given.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Change {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::http::Call;
 use super::list::{self, ListArgs};
-use super::mutate::{Common, Say, carry_out};
+use super::mutate::{Common, IdArgs, Say, carry_out};
 use super::output::Column;
 use super::{Console, labels, show_one};
 
@@ -88,15 +88,6 @@ pub struct TenantUpdateArgs {
     /// Your own number for it
     #[arg(long, value_name = "TEXT")]
     external_id: Option<String>,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// Something that is named by its id.
-#[derive(Args)]
-pub struct IdArgs {
-    /// Its id
-    id: String,
     #[command(flatten)]
     common: Common,
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::http::Call;
 use super::list::{self, ListArgs};
-use super::mutate::{Change, Common, Say, carry_out};
+use super::mutate::{Change, Common, IdArgs, Say, carry_out};
 use super::output::Column;
 use super::token::{show_secret, to_new_file};
 use super::{Console, labels, show_one};
@@ -184,15 +184,6 @@ pub struct UpdateArgs {
     /// Sends it nothing any more
     #[arg(long)]
     disable: bool,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// Something that is named by its id.
-#[derive(Args)]
-pub struct IdArgs {
-    /// Its id
-    id: String,
     #[command(flatten)]
     common: Common,
 }
