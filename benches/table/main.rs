@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a benchmark that cannot go on ends
 
 mod append;
+mod authority;
 mod bulk;
 mod edge;
 mod history;
@@ -26,7 +27,7 @@ use report::Report;
 use system::System;
 
 /// The parts of the table, in the order in which they run: later ones read what earlier ones wrote.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 15] = [
     "append",
     "put",
     "zone",
@@ -36,6 +37,8 @@ const PARTS: [&str; 13] = [
     "history",
     "undo",
     "rebuild",
+    "dns-change",
+    "dns-bootstrap",
     "edge-hit",
     "edge-change",
     "edge-purge",
@@ -73,6 +76,8 @@ async fn main() -> anyhow::Result<()> {
             "sse" => stream::run(&system, &mut report).await?,
             "history" => history::run(&system, &mut report, full).await?,
             "undo" => undo::run(&system, &mut report).await?,
+            "dns-change" => authority::change(&system, &mut report).await?,
+            "dns-bootstrap" => authority::bootstrap(&system, &mut report, full).await?,
             "edge-hit" => edge::hits(&mut report).await?,
             "edge-change" => edge::changes(&system, &mut report).await?,
             "edge-purge" => edge::purges(&system, &mut report).await?,

@@ -94,3 +94,25 @@ pub const ROWS_WRITTEN: &str = "select \
 /// $1 domain: the first page of its trail, as an index gives it.
 pub const AUDIT_OF_DOMAIN: &str = "select e.* from audit.entries a join events e on e.position = a.position \
      where a.domain = $1 order by a.position desc limit 51";
+
+/// What Debian gives for a PowerDNS on PostgreSQL.
+pub const PLAIN_SCHEMA_FILE: &str = "/usr/share/pdns-backend-pgsql/schema/schema.pgsql.sql";
+
+/// A zone of PowerDNS's own.
+pub const PLAIN_ZONE: &str = "insert into domains (name, type) values ('plain.example', 'NATIVE')";
+
+/// $1 how many records it holds.
+pub const PLAIN_RECORDS: &str = "insert into records (domain_id, name, type, content, ttl, auth) \
+     select d.id, r.name, r.type, r.content, 300, true from domains d, lateral ( \
+         select 'plain.example' as name, 'SOA' as type, 'ns1.plain.example hostmaster.plain.example 1 3600 600 1209600 300' as content \
+         union all select 'plain.example', 'NS', 'ns1.plain.example' \
+         union all select 'r' || n || '.plain.example', 'A', '10.' || n / 65536 % 256 || '.' || n / 256 % 256 || '.' || n % 256 \
+           from generate_series(1, $1 - 2) n) r";
+
+/// After so many rows at once.
+pub const PLAIN_ANALYZE: &str = "analyze domains; analyze records";
+
+/// $1 cluster: how many zones are current on it, and how many are not.
+pub const CURRENT_ON: &str = "select count(*) filter (where state = 'current' and desired_revision = active_revision), \
+     count(*) filter (where state <> 'current' or desired_revision <> active_revision) \
+     from desired.deployments where cluster_id = $1 and wanted";

@@ -2,12 +2,11 @@
 //!
 //! What must hold: a token that is made with a token is at most as strong in every respect.
 
-use crate::ids::Revision;
+use crate::ids::RightsNumber;
 use crate::manager::{Managing, View};
 use crate::people::TokenLimits;
 use crate::reject::Fault;
 use crate::time::Timestamp;
-use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// What was shown.
@@ -21,10 +20,9 @@ pub struct Credential {
     pub limits: TokenLimits,
     /// Whose tool the token belongs to.
     pub managing: Managing,
-    /// The streams that the caller's rights are folded from, at the revisions at which they were read: of the user, and
-    /// of the tenants that it belongs to. What is decided with these rights is appended while they are still of now.
-    /// None of the control plane itself.
-    pub read_at: BTreeMap<Uuid, Revision>,
+    /// The number that the caller's rights had when they were read. What is decided with these rights is appended while
+    /// they still have it. None of the control plane itself.
+    pub rights: Option<RightsNumber>,
 }
 
 /// What a token is to be bounded to that is made with another.

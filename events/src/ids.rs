@@ -109,6 +109,8 @@ counter! {
     Position,
     /// The number of one committed mutation of a stream: +1 per mutation.
     Revision,
+    /// How often what a user may do has changed.
+    RightsNumber,
 }
 
 /// What kind of aggregate a stream belongs to. The numbers are stored: never renumber.

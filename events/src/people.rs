@@ -3,8 +3,8 @@
 
 use crate::actor::Role;
 use crate::domain::destination::Network;
-use crate::event::Labels;
-use crate::ids::{TokenId, UserId};
+use crate::event::{Event, Labels};
+use crate::ids::{StreamRef, TokenId, UserId};
 use crate::manager::Managing;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -120,4 +120,23 @@ pub struct TokenLimits {
     /// It works from these networks alone; none: from everywhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Network>,
+}
+
+impl Event {
+    /// The user who may do more or less after this than before, if there is one. What is decided with rights that were
+    /// read before such an event is not appended after it. Of a tenant that ends nothing is owned any more.
+    pub fn changes_rights_of(&self, stream: StreamRef) -> Option<UserId> {
+        match self {
+            Self::MemberAdded(member) | Self::DomainMemberAdded(member) => Some(member.user),
+            Self::MemberChanged(member) | Self::DomainMemberChanged(member) => Some(member.user),
+            Self::MemberRemoved(member) | Self::DomainMemberRemoved(member) => Some(member.user),
+            Self::TokenRevoked(_)
+            | Self::UserUpdated(_)
+            | Self::PasswordChanged(_)
+            | Self::UserEnabled(_)
+            | Self::UserDisabled(_)
+            | Self::UserDeleted(_) => Some(UserId::from_uuid(stream.id)),
+            _ => None,
+        }
+    }
 }

@@ -203,22 +203,24 @@ pub(super) const AT_GENERATION: &str = "select schema, data from events where st
 pub(super) const NOT_DEPLOYED: &str = "select n.id from unnest($2::uuid[]) as n(id) where not exists ( \
      select from desired.deployments d where d.cluster_id = $1 and d.domain_id = n.id)";
 
-/// $1 cluster: after which zone the walk over its zones goes on.
+/// $1 cluster: after which zone the walk over its zones goes on, and when it began.
 pub(super) const LOOK_BEGIN: &str = "insert into target_looks as l (cluster_id) values ($1) \
-     on conflict (cluster_id) do update set after = l.after returning after";
+     on conflict (cluster_id) do update set after = l.after returning after, began_at";
 
 /// $1 cluster, $2 zones, $3 whether they are lost.
 pub(super) const LOOK_FOUND: &str = "insert into target_strays (cluster_id, zone, lost, seen_at) \
      select $1, n.zone, n.lost, now() from unnest($2::text[], $3::boolean[]) as n(zone, lost) \
      on conflict (cluster_id, zone) do update set lost = excluded.lost, seen_at = excluded.seen_at";
 
-/// $1 cluster, $2 the last zone had.
-pub(super) const LOOK_NEXT: &str = "update target_looks set after = $2 where cluster_id = $1";
+/// $1 cluster, $2 and $3 where the walk was found, $4 the last zone had. Another look may have gone on meanwhile: then
+/// this one does not, so that no part of the zones is left out.
+pub(super) const LOOK_NEXT: &str =
+    "update target_looks set after = $4 where cluster_id = $1 and after = $2 and began_at = $3";
 
-/// $1 cluster: the walk was whole. What it did not see is not there any more.
-pub(super) const LOOK_WALKED: &str = "with gone as (delete from target_strays s using target_looks l \
-       where s.cluster_id = $1 and l.cluster_id = $1 and s.seen_at < l.began_at) \
-     update target_looks set after = '', began_at = now() where cluster_id = $1";
+/// $1 cluster, $2 and $3 where the walk was found: it was whole. What it did not see is not there any more.
+pub(super) const LOOK_WALKED: &str = "with walked as (update target_looks set after = '', began_at = now() \
+       where cluster_id = $1 and after = $2 and began_at = $3 returning cluster_id) \
+     delete from target_strays s using walked w where s.cluster_id = w.cluster_id and s.seen_at < $3";
 
 /// Statements on the control database.
 pub const ALL: &[&str] = &[

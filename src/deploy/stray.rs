@@ -3,11 +3,13 @@
 //! nothing else would ever tell of them. Both are told and never touched.
 //!
 //! A look takes the next page of the target's zones, so that a whole walk costs what there is, and a reader of what was
-//! found costs what was found.
+//! found costs what was found. Two may look at once, where a lease was lost in between: a walk goes on from where one of
+//! them found it.
 
 use super::cluster::Target;
 use super::fault::DeployError;
 use super::sql;
+use chrono::{DateTime, Utc};
 use headwater_projections::powerdns::sql as powerdns_sql;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
@@ -62,14 +64,16 @@ pub async fn strays(control: &PgPool, target: &Target, after: &str) -> Result<Pa
 /// Looks at the next page of a target and keeps what was found; at the end of a walk, what it did not find is forgotten.
 pub(super) async fn look(control: &PgPool, target: &Target) -> Result<(), DeployError> {
     let cluster = target.cluster.id.as_uuid();
-    let after = sqlx::query_scalar::<_, String>(sql::LOOK_BEGIN).bind(cluster).fetch_one(control).await;
-    let page = strays(control, target, &after.map_err(DeployError::control)?).await?;
+    let found = sqlx::query_as::<_, (String, DateTime<Utc>)>(sql::LOOK_BEGIN).bind(cluster);
+    let (after, began) = found.fetch_one(control).await.map_err(DeployError::control)?;
+    let page = strays(control, target, &after).await?;
     let (zones, lost): (Vec<String>, Vec<bool>) =
         page.strays.into_iter().map(|stray| (stray.zone, stray.lost)).unzip();
     let keep = sqlx::query(sql::LOOK_FOUND).bind(cluster).bind(zones).bind(lost);
     keep.execute(control).await.map_err(DeployError::control)?;
     let end = if page.next.is_none() { sqlx::query(sql::LOOK_WALKED) } else { sqlx::query(sql::LOOK_NEXT) };
-    let end = if let Some(next) = page.next { end.bind(cluster).bind(next) } else { end.bind(cluster) };
+    let end = end.bind(cluster).bind(after).bind(began);
+    let end = if let Some(next) = page.next { end.bind(next) } else { end };
     end.execute(control).await.map_err(DeployError::control)?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use headwater_events::actor::{self, ActorKind, Caller, DomainRef, Role, Verb, Visible};
 use headwater_events::codec::DecodeError;
 use headwater_events::event::Event;
-use headwater_events::ids::{DomainId, Position, StreamKind, StreamRef, TenantId, TokenId, UserId};
+use headwater_events::ids::{DomainId, Position, RightsNumber, StreamKind, StreamRef, TenantId, TokenId, UserId};
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
@@ -138,7 +138,7 @@ impl Rights {
         if let Some(admin) = row.try_get::<Option<bool>, _>(1)? {
             caller.admin = admin;
             caller.tenants = row.try_get::<Json<BTreeMap<TenantId, Role>>, _>(2)?.0;
-            caller.shown.read_at = row.try_get::<Json<_>, _>(7)?.0;
+            caller.shown.rights = Some(RightsNumber::new(row.try_get(7)?));
             caller.domains = row.try_get::<Json<BTreeMap<DomainId, Role>>, _>(3)?.0;
         }
         let expires: Option<DateTime<Utc>> = row.try_get(5)?;

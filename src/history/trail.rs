@@ -15,8 +15,9 @@ use headwater_events::ids::{DomainId, OperationId, Position, StreamKind, TenantI
 use headwater_events::time::Timestamp;
 use headwater_projections::audit::words;
 use serde_json::{Value, json};
-use sqlx::Row;
-use sqlx::postgres::PgPool;
+use sqlx::postgres::{PgArguments, PgPool};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 use std::collections::{BTreeSet, HashMap};
 use uuid::Uuid;
 
@@ -46,6 +47,22 @@ pub struct Question {
     pub text: Option<String>,
     /// Before this position.
     pub before: Option<Position>,
+}
+
+impl Question {
+    /// The domain, where nothing else is asked but where the page begins.
+    fn domain_alone(&self) -> Option<&str> {
+        let Self { domain, tenant, actor, token, types, operation, from, to, text, before: _ } = self;
+        let is_alone = tenant.is_none()
+            && actor.is_none()
+            && token.is_none()
+            && types.is_none()
+            && operation.is_none()
+            && from.is_none()
+            && to.is_none()
+            && text.is_none();
+        domain.as_deref().filter(|_| is_alone)
+    }
 }
 
 /// A page of the trail.
@@ -86,11 +103,41 @@ pub async fn read(
         ),
         None => (None, None),
     };
+    let rows = match (asked.domain_alone(), &named) {
+        (Some(domain), None) => {
+            let query = sqlx::query(sql::AUDIT_OF_DOMAIN).bind(domain).bind(asked.before.map(Position::get));
+            query.bind(most).bind(&tenants).bind(user).bind(single).fetch_all(pool).await?
+        }
+        _ => any(asked, most, (&tenants, user, single), named).fetch_all(pool).await?,
+    };
+    let events: Vec<RawEvent> = rows.into_iter().map(RawEvent::new).collect();
+    hub.learn_clients(log, &events).await?;
+    let mut actors = BTreeSet::new();
+    for event in &events {
+        actors.insert(event.view()?.actor);
+    }
+    let actors: Vec<Uuid> = actors.into_iter().collect();
+    let mut names = HashMap::new();
+    for row in sqlx::query(sql::NAMES).bind(actors).bind(&tenants).bind(user).fetch_all(pool).await? {
+        names.insert(row.try_get(0)?, row.try_get(1)?);
+    }
+    Ok(Trail { events, names })
+}
+
+type Readable<'a> = (&'a Option<Vec<Uuid>>, Option<Uuid>, Option<Vec<Uuid>>);
+
+/// Whatever was asked.
+fn any<'q>(
+    asked: &Question,
+    most: i64,
+    (tenants, user, single): Readable<'_>,
+    named: Option<Vec<String>>,
+) -> Query<'q, Postgres, PgArguments> {
     let sql_time = |at: Option<Timestamp>| at.map(DateTime::<Utc>::from);
-    let rows = sqlx::query(sql::AUDIT)
-        .bind(&tenants)
+    sqlx::query(sql::AUDIT)
+        .bind(tenants.clone())
         .bind(user)
-        .bind(asked.domain.as_deref())
+        .bind(asked.domain.clone())
         .bind(asked.tenant.map(TenantId::as_uuid))
         .bind(asked.actor)
         .bind(asked.token.map(TokenId::as_uuid))
@@ -104,20 +151,6 @@ pub async fn read(
         .bind(single)
         .bind(named)
         .persistent(false)
-        .fetch_all(pool)
-        .await?;
-    let events: Vec<RawEvent> = rows.into_iter().map(RawEvent::new).collect();
-    hub.learn_clients(log, &events).await?;
-    let mut actors = BTreeSet::new();
-    for event in &events {
-        actors.insert(event.view()?.actor);
-    }
-    let actors: Vec<Uuid> = actors.into_iter().collect();
-    let mut names = HashMap::new();
-    for row in sqlx::query(sql::NAMES).bind(actors).bind(&tenants).bind(user).fetch_all(pool).await? {
-        names.insert(row.try_get(0)?, row.try_get(1)?);
-    }
-    Ok(Trail { events, names })
 }
 
 /// The known types that begin so: each has an index range of its own.

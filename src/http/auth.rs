@@ -315,9 +315,9 @@ fn authenticated(holder: &Holder, shown: &Shown) -> Authenticated {
 
 /// What a session is bounded to says nothing of the tokens that are made with it.
 fn credential(holder: &Holder) -> Credential {
-    let (session, read_at) = (holder.session.map(|session| session.0), holder.read_at.clone());
+    let (session, rights) = (holder.session.map(|session| session.0), Some(holder.rights));
     if session.is_some() {
-        return Credential { session, read_at, ..Credential::default() };
+        return Credential { session, rights, ..Credential::default() };
     }
     let networks = holder.networks.clone();
     Credential {
@@ -325,7 +325,7 @@ fn credential(holder: &Holder) -> Credential {
         expires_at: holder.expires_at,
         limits: TokenLimits { max_unused_days: holder.max_unused_days, networks },
         managing: holder.managing.clone(),
-        read_at,
+        rights,
     }
 }
 

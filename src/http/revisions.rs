@@ -153,7 +153,7 @@ async fn get(
     let stream = StreamRef::domain(domain.id);
     let recorded = app.log.stream(stream, before, revision, REVISION_MAX_EVENTS).await?;
     let events = recorded.into_iter().map(decided).collect::<Result<Vec<_>, Problem>>()?;
-    Ok(Json(RevisionDetail { known, changes: diff(&events) }))
+    Ok(Json(RevisionDetail { known, changes: diff(&events, &auth.caller.shown.managing) }))
 }
 
 /// The event as it was decided.

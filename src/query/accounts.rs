@@ -3,7 +3,7 @@
 use headwater_events::actor::Role;
 use headwater_events::domain::destination::Network;
 use headwater_events::event::Labels;
-use headwater_events::ids::{DomainId, Position, Revision, TenantId, TokenId, UserId};
+use headwater_events::ids::{DomainId, Position, Revision, RightsNumber, TenantId, TokenId, UserId};
 use headwater_events::manager::{Managing, View};
 use headwater_events::scope::Scope;
 use headwater_events::time::Timestamp;
@@ -47,8 +47,8 @@ pub struct Holder {
     pub scopes: Option<Vec<Scope>>,
     /// Whose tool the token belongs to.
     pub managing: Managing,
-    /// The streams of which its rights are, at the revisions that they have.
-    pub read_at: BTreeMap<Uuid, Revision>,
+    /// The number that its rights have.
+    pub rights: RightsNumber,
 }
 
 /// A user.
@@ -178,7 +178,7 @@ pub async fn holder(
         domains: row.try_get::<Json<_>, _>(11)?.0,
         scopes: scopes(&row, 12)?,
         managing: managing(&row, 13)?,
-        read_at: row.try_get::<Json<_>, _>(15)?.0,
+        rights: RightsNumber::new(row.try_get(15)?),
     }))
 }
 

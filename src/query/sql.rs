@@ -156,7 +156,7 @@ pub(super) const HOLDER: &str = concat!(
      h.session, h.hash, h.networks, h.used_at, h.max_unused_days, u.enabled, \
      (select coalesce(jsonb_object_agg(m.domain_id, m.role), '{}') from desired.domain_members m where m.user_id = u.id), \
      h.scopes, h.manager, h.view, ",
-    crate::store::read_at!("u.id"),
+    crate::store::rights_number!("u.id"),
     " from (select t.id as token, null::uuid as session, t.user_id, t.expires_at as ends_at, s.hash, t.networks, \
                coalesce(w.used_at, t.created_at) as used_at, t.max_unused_days, t.scopes, t.manager, t.view \
            from token_secrets s join desired.tokens t on t.id = s.token_id \

@@ -70,8 +70,10 @@ pub(super) async fn append(connection: &mut PgConnection, batch: &Batch) -> Resu
     let call = bind_rows(call, batch);
     let call = bind_events(call, &batch.events);
     let rights: Vec<_> = batch.rights.iter().collect();
-    let call = column(call, &rights, |(stream, _)| **stream);
+    let call = column(call, &rights, |(user, _)| user.as_uuid());
     let call = column(call, &rights, |(_, read)| read.get());
+    let changed: Vec<_> = batch.changed_rights.iter().collect();
+    let call = column(call, &changed, |user| user.as_uuid());
     let Json(answer) = call.fetch_one(&mut *connection).await?;
     fail::fail_point!("append.after_call");
     match (answer["outcome"].as_str(), answer["first"].as_i64()) {

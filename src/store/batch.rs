@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 use headwater_events::domain::name_key;
 use headwater_events::envelope::{ChainHash, ClientDigest, Sealed};
-use headwater_events::ids::{BatchId, Revision, StreamKind};
+use headwater_events::ids::{BatchId, Revision, RightsNumber, StreamKind, UserId};
 use headwater_projections::desired::{Changes, Folded, fold};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// A stream's head before and after the batch.
@@ -64,8 +64,10 @@ pub(super) struct Batch {
     pub(super) streams: BTreeMap<Uuid, StreamHead>,
     pub(super) claims: Vec<Claim>,
     pub(super) receipts: Vec<Receipt>,
-    /// Streams that say who may do what it holds, and the revisions at which they were read.
-    pub(super) rights: BTreeMap<Uuid, Revision>,
+    /// Users with whose rights it was decided, and the number that these had when they were read.
+    pub(super) rights: BTreeMap<UserId, RightsNumber>,
+    /// Users whose rights it changes.
+    pub(super) changed_rights: BTreeSet<UserId>,
     pub(super) clients: BTreeMap<ClientDigest, SaltedClient>,
     pub(super) changes: Changes,
     /// What stands beside the log: people and token secrets.
@@ -81,6 +83,7 @@ impl Batch {
             claims: Vec::new(),
             receipts: Vec::new(),
             rights: BTreeMap::new(),
+            changed_rights: BTreeSet::new(),
             clients: BTreeMap::new(),
             changes: Changes::default(),
             aside: Vec::new(),
@@ -107,6 +110,7 @@ impl Batch {
                 operation: sealed.new.operation,
             },
         );
+        self.changed_rights.extend(sealed.new.event.changes_rights_of(sealed.new.stream));
         self.events.push(sealed);
     }
 

@@ -154,7 +154,7 @@ impl CommitterHandle {
         };
         if let Decided::Changed(decision) = decided {
             plan.changed = true;
-            plan.diff = diff(&decision.events);
+            plan.diff = diff(&decision.events, &request.caller.shown.managing);
             plan.warnings = decision.warnings;
             if decision.operation.is_some() {
                 plan.targets = load::targets(&mut connection, &decision.events).await.map_err(unavailable)?;

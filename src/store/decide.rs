@@ -4,17 +4,18 @@
 use super::batch::{Batch, Claim, Namespace, Receipt, SaltedClient, StreamHead};
 use super::load::{Loaded, claimed};
 use crate::command::{Aside, Command, Outcome, Request, SubmitError};
+use headwater_events::actor::Caller;
 use headwater_events::admin;
 use headwater_events::domain::{
     self, Context, CreateDomain, Decided, Decision, DomainCommand, DomainState, DomainView, Limits, NameView,
 };
 use headwater_events::envelope::{ClientDigest, NewEvent, Provenance, Sealed};
 use headwater_events::event::Event;
-use headwater_events::ids::{EventId, OperationId, Revision, StreamRef, TenantId};
+use headwater_events::ids::{EventId, OperationId, Revision, StreamRef};
 use headwater_events::reject::{Guard, Reject};
 use headwater_events::time::Timestamp;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// A day.
@@ -216,7 +217,7 @@ impl<'a> Decider<'a> {
             self.full = true;
             return Verdict::Deferred;
         }
-        if !self.stands_on_rights(request, &sealed) {
+        if !self.stands_on_rights(&request.caller) {
             return Verdict::Deferred;
         }
         self.bytes += bytes;
@@ -237,40 +238,20 @@ impl<'a> Decider<'a> {
         answered(Ok(outcome), Some(self.batch.events.len() - 1))
     }
 
-    /// Notes what the rights were read from with which this was decided. False where this very batch changes something
-    /// of it first: then it waits for the next one.
-    fn stands_on_rights(&mut self, request: &Request, events: &[Sealed]) -> bool {
-        let caller = &request.caller;
-        let mut streams: BTreeSet<Uuid> = [caller.actor.id].into();
-        if !caller.admin {
-            streams.extend(events.iter().filter_map(|event| event.new.tenant).map(TenantId::as_uuid));
-            streams.extend(events.iter().map(|event| event.new.stream.id));
-        }
-        let read_at = &caller.shown.read_at;
-        let of_it = |id: Uuid| read_at.get(&id).map(|read| (id, *read));
-        let basis: Vec<(Uuid, Revision)> = streams.into_iter().filter_map(of_it).collect();
-        if basis.iter().any(|(id, _)| self.batch.streams.contains_key(id)) {
+    /// Notes the number of the rights with which this was decided. False where this very batch changes them first: then it
+    /// waits for the next one.
+    fn stands_on_rights(&mut self, caller: &Caller) -> bool {
+        let Some((user, read)) = caller.user().zip(caller.shown.rights) else { return true };
+        if self.batch.changed_rights.contains(&user) {
             return false;
         }
-        for (id, read) in basis {
-            self.stale |= *self.batch.rights.entry(id).or_insert(read) != read;
-        }
+        self.stale |= *self.batch.rights.entry(user).or_insert(read) != read;
         true
     }
 
-    /// The batch, and whether what it was decided with is known to be of earlier. What it writes itself is compared
-    /// here, since the append locks that at the revision that was read.
+    /// The batch, and whether two of its commands were let through by rights of different times.
     pub(super) fn finish(self) -> (Batch, bool) {
-        let Self { mut batch, mut stale, .. } = self;
-        let Batch { rights, streams, .. } = &mut batch;
-        rights.retain(|id, read| match streams.get(id) {
-            Some(head) => {
-                stale |= head.read != *read;
-                false
-            }
-            None => true,
-        });
-        (batch, stale)
+        (self.batch, self.stale)
     }
 
     /// Seals the events of one decision, each written as JSON once. Nothing is kept: they may not fit.

@@ -29,7 +29,7 @@ mod webhooks;
 pub use append::AppendError;
 pub use committer::{Committer, CommitterHandle};
 pub use renew::renew_log_id;
-pub(crate) use sql::read_at;
+pub(crate) use sql::rights_number;
 pub use watchdog::TAIL_HELD_MAX;
 
 /// SQLSTATE of a text that the encoding of the database cannot hold, in a parameter and in JSON.

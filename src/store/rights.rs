@@ -1,12 +1,13 @@
 //! Rights are read before a command is queued, and may be another's by the time that it is appended: a member goes, a
-//! token is revoked, maybe in another process. So the append compares the streams that they were folded from with the
-//! revisions at which they were read, and what was decided with rights that are no more is decided anew.
+//! token is revoked, maybe in another process. So the rights of each user have a number, which the append of whatever
+//! changes them raises, and every append compares it with the one that was read: what was decided with rights that are no
+//! more is decided anew. What changes the rights of others makes nobody wait.
 
 use super::sql;
 use headwater_events::actor::Caller;
 use headwater_events::dns::{DomainName, OwnerName};
 use headwater_events::domain::DomainCommand;
-use headwater_events::ids::TokenId;
+use headwater_events::ids::{RightsNumber, TokenId};
 use headwater_events::manager::Manager;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
@@ -40,7 +41,7 @@ impl Renewal {
 }
 
 async fn renewed(connection: &mut PgConnection, caller: &Caller) -> Result<Option<Caller>, sqlx::Error> {
-    let Some(user) = caller.user().filter(|_| !caller.shown.read_at.is_empty()) else {
+    let Some(user) = caller.user().filter(|_| caller.shown.rights.is_some()) else {
         return Ok(Some(caller.clone()));
     };
     let query = sqlx::query(sql::RIGHTS).bind(user.as_uuid());
@@ -53,7 +54,7 @@ async fn renewed(connection: &mut PgConnection, caller: &Caller) -> Result<Optio
     fresh.admin = row.try_get(0)?;
     fresh.tenants = row.try_get::<Json<_>, _>(2)?.0;
     fresh.domains = row.try_get::<Json<_>, _>(3)?.0;
-    fresh.shown.read_at = row.try_get::<Json<_>, _>(4)?.0;
+    fresh.shown.rights = Some(RightsNumber::new(row.try_get(4)?));
     Ok(Some(fresh))
 }
 

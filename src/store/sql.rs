@@ -17,23 +17,13 @@ macro_rules! domain_columns {
     };
 }
 
-/// The streams that say who a user is and what it may do, at the revisions that they have: its own, and those of the
-/// tenants that it, or a domain that it is a member of, belongs to. `$user` says whose.
-macro_rules! read_at {
+/// The number of a user's rights. `$user` says whose.
+macro_rules! rights_number {
     ($user:literal) => {
-        concat!(
-            "(select coalesce(jsonb_object_agg(s.id, s.revision), '{}') from streams s where s.id = any(array[",
-            $user,
-            "]::uuid[] || array(select m.tenant_id from desired.members m where m.user_id = ",
-            $user,
-            ") || array(select d.tenant_id from desired.domain_members m join desired.domains d on d.id = m.domain_id \
-             where m.user_id = ",
-            $user,
-            ")))"
-        )
+        concat!("coalesce((select r.number from rights r where r.user_id = ", $user, "), 0)")
     };
 }
-pub(crate) use read_at;
+pub(crate) use rights_number;
 
 /// $1 user, $2 token, $3 session, of which one at most: what a user may do now; no row where it is gone.
 pub(super) const RIGHTS: &str = concat!(
@@ -44,7 +34,7 @@ pub(super) const RIGHTS: &str = concat!(
          else true end, \
      (select coalesce(jsonb_object_agg(m.tenant_id, m.role), '{}') from desired.members m where m.user_id = u.id), \
      (select coalesce(jsonb_object_agg(m.domain_id, m.role), '{}') from desired.domain_members m where m.user_id = u.id), ",
-    read_at!("u.id"),
+    rights_number!("u.id"),
     " from desired.users u where u.id = $1"
 );
 
@@ -57,11 +47,11 @@ pub(super) const OF_OTHERS: &str = "select r.domain_id, r.owner_key, r.type, r.t
      r.managed_by, r.owner from desired.rrsets r where r.domain_id = $1 and r.managed_by <> $2 \
      order by r.owner_key, r.type limit $3";
 
-/// $1 … $66 as in `0120_managers.sql`; the answer comes back in `_result`.
+/// $1 … $67 as in `0145_rights.sql`; the answer comes back in `_result`.
 pub(super) const APPEND: &str = "call append_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, \
     $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, \
-    $59, $60, $61, $62, $63, $64, $65, $66, null)";
+    $59, $60, $61, $62, $63, $64, $65, $66, $67, null)";
 
 /// $1 names, $2 whether to take each stream's lock; `locked` says whether it was had.
 pub(super) const DOMAINS: &str = concat!(

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use headwater_events::ids::{EventId, WebhookId};
 use headwater_events::time::Timestamp;
-use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use chrono::{DateTime, Utc};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use reqwest::{Certificate, Client, Response, StatusCode};
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -24,6 +25,9 @@ const ERROR_MAX_CHARS: usize = 300;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Connections to one receiver that are kept while nobody uses them.
 const IDLE_MAX_COUNT: usize = 1;
+
+/// How long a receiver is left alone because it says so, at most: as long as the longest pause.
+const WAIT_MAX: Duration = Duration::from_secs(86_400);
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -60,6 +64,8 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The beginning of an answer that was no success.
     pub response: Option<String>,
+    /// How long the receiver asked to be left alone (RFC 9110 section 10.2.3), bounded.
+    pub wait: Option<Duration>,
 }
 
 /// What an answer means.
@@ -125,14 +131,18 @@ impl Sender {
     pub async fn send(&self, url: &str, message: &Message<'_>) -> Attempt {
         let begun = Instant::now();
         // The client has the same limit; this one also bounds what it does besides.
+        let mut wait = None;
         let (verdict, status, error, response) =
             match tokio::time::timeout(self.limit, self.once(url, message)).await {
-                Ok(Ok(response)) => judged(response).await,
+                Ok(Ok(response)) => {
+                    wait = asked_wait(response.headers(), message.at);
+                    judged(response).await
+                }
                 Ok(Err(error)) => (Verdict::Failed, None, Some(error), None),
                 Err(_late) => (Verdict::Failed, None, Some(self.late()), None),
             };
         let ms = i32::try_from(begun.elapsed().as_millis()).unwrap_or(i32::MAX);
-        Attempt { verdict, status, ms, error, response }
+        Attempt { verdict, status, ms, error, response, wait }
     }
 
     async fn once(&self, url: &str, message: &Message<'_>) -> Result<Response, String> {
@@ -177,6 +187,19 @@ impl Sender {
     }
 }
 
+/// What `Retry-After` asks for: seconds, or a date.
+fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let at = DateTime::parse_from_rfc2822(text).ok()?.with_timezone(&Utc);
+            (at - DateTime::<Utc>::from(now)).to_std().ok()?
+        }
+    };
+    Some(wait.min(WAIT_MAX))
+}
+
 async fn judged(response: Response) -> (Verdict, Option<u16>, Option<String>, Option<String>) {
     let status = response.status();
     if status.is_success() {
@@ -211,4 +234,29 @@ async fn beginning(mut response: Response) -> Option<String> {
 /// Text without control characters, of which a database or a terminal could not hold some.
 fn clean(text: &str, most_chars: usize) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).take(most_chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_is_left_alone_as_long_as_it_asks_within_bounds() {
+        let now = Timestamp::parse("2026-11-06T08:49:00.000Z").unwrap();
+        for (text, seconds) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Fri, 06 Nov 2026 08:50:00 GMT", Some(60)),
+            // It is over already, or nothing that can be read: as if nothing was said.
+            ("Fri, 06 Nov 2026 08:48:00 GMT", None),
+            ("soon", None),
+            ("-5", None),
+            ("99999999999", Some(86_400)),
+            ("Fri, 06 Nov 2099 08:50:00 GMT", Some(86_400)),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(text).unwrap())]);
+            assert_eq!(asked_wait(&headers, now), seconds.map(Duration::from_secs), "{text}");
+        }
+        assert_eq!(asked_wait(&HeaderMap::new(), now), None);
+    }
 }

@@ -212,7 +212,10 @@ impl Turn {
         let pause = usize::try_from(attempts - 1).ok().and_then(|index| self.retries.get(index));
         let (name, next, failed_in_row) = match (attempt.verdict, pause) {
             (Verdict::Delivered, _) => ("delivered", None, 0),
-            (Verdict::Failed, Some(pause)) => ("retrying", Some(jittered(*pause)), state.failed_in_row),
+            (Verdict::Failed, Some(pause)) => {
+                let pause = jittered(*pause).max(attempt.wait.unwrap_or_default());
+                ("retrying", Some(pause), state.failed_in_row)
+            }
             _ => ("failed", None, state.failed_in_row.saturating_add(1)),
         };
         metrics::counter!("cdn_webhook_attempts_total", "outcome" => name).increment(1);

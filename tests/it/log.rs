@@ -270,7 +270,7 @@ async fn the_log_refuses_to_be_changed() {
     // A transaction around it, or an older snapshot, is refused by the procedure itself.
     let mut connection = log.connection().await;
     connection.execute("set default_transaction_isolation = 'repeatable read'").await.unwrap();
-    let nulls = vec!["null"; 67].join(", ");
+    let nulls = vec!["null"; 68].join(", ");
     let refused = connection.execute(AssertSqlSafe(format!("call append_batch({nulls})"))).await.unwrap_err();
     assert!(refused.to_string().contains("READ COMMITTED"), "{refused}");
 }

@@ -8,6 +8,7 @@ use super::system::System;
 use anyhow::{Context, Result, bail, ensure};
 use headwater::demo::origin::Origin;
 use headwater::demo::ports::PortLease;
+use headwater::demo::supervise::Supervised;
 use plane::{Plane, Running, domain};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -45,6 +46,8 @@ const LOAD_PACE: Duration = Duration::from_millis(12);
 const HIT_ROUNDS: &str = "9";
 /// How long a stale answer may be given before a row fails.
 const STALE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a cold host may take before the row fails.
+const COLD_LIMIT: Duration = Duration::from_secs(120);
 /// How often a cell is asked after a purge: a visitor may come 100 times a second, and 200 times at once.
 const STALE_PAUSE: Duration = Duration::from_millis(4);
 
@@ -114,7 +117,41 @@ pub async fn changes(system: &System, report: &mut Report) -> Result<()> {
     report.row("edge.agent.memory", edge.agent_peak_mib()?, "MiB", Some(Goal::AtMost(128.0)), note);
     let note = format!("VmHWM of the largest worker, {domains} domains over {CELLS} cells");
     report.row("edge.worker.memory", edge.worker_peak_mib()?, "MiB", Some(Goal::AtMost(300.0)), note);
+    let seconds = cold(large, edge).await?;
+    let note = format!(
+        "from the start of the agent of a host without a process, the control plane away, until each of {CELLS} cells \
+         answers 200, {domains} domains"
+    );
+    report.row("edge.cold", seconds, "s", Some(Goal::AtMost(5.0)), note);
     Ok(())
+}
+
+/// How long a host that was killed whole takes to answer from what it holds, with nobody to ask.
+async fn cold(mut plane: Plane, mut edge: Running) -> Result<f64> {
+    let visitors = Visitors::new()?;
+    let mut served: Vec<Option<String>> = vec![None; edge.cells.len()];
+    for name in (0..SMALL_DOMAINS).map(domain) {
+        let cell = cell_of(&visitors, &edge, &name).await?;
+        let known = edge.cells.iter().zip(&mut served).find(|(address, _)| **address == cell);
+        if let Some((_, known)) = known {
+            *known = Some(name);
+        }
+    }
+    plane.kill()?;
+    edge.kill().await?;
+    let (begin, cells) = (Instant::now(), edge.cells.clone());
+    let answered = async {
+        for (cell, name) in cells.iter().zip(&served) {
+            let name = name.as_deref().context("a cell serves none of the first domains")?;
+            while visitors.get(*cell, name).await.is_err() {
+                ensure!(begin.elapsed() < COLD_LIMIT, "{name} at {cell} is not served");
+                sleep(STALE_PAUSE).await;
+            }
+        }
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    let (seconds, ()) = tokio::try_join!(answered, edge.agent.service().start())?;
+    Ok(seconds)
 }
 
 /// p99 and p50 of changes, one after the other, in milliseconds.

@@ -20,6 +20,9 @@ use headwater_events::domain::{
     CreateDomain, DomainCommand, HostnameBody, HostnameInput, Limits, OriginInput,
 };
 use headwater_events::ids::{DomainId, TenantId};
+use headwater::demo::supervise::Supervised;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sqlx::postgres::PgPool;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -171,6 +174,13 @@ impl Plane {
         Ok(())
     }
 
+    /// Kills it (`kill -9`).
+    pub fn kill(&mut self) -> Result<()> {
+        self.serve.kill()?;
+        self.serve.wait()?;
+        Ok(())
+    }
+
     /// Rows that were written so far: of acknowledgements, and of all tables but what heartbeats write.
     pub async fn rows_written(&self) -> Result<(i64, i64)> {
         // What backends count is told once a second, or when they are idle.
@@ -189,6 +199,20 @@ impl Drop for Plane {
 }
 
 impl Running {
+    /// Kills everything of it (`kill -9`): the agent, and nginx with its workers.
+    pub async fn kill(&mut self) -> Result<()> {
+        let workers = self.workers()?;
+        self.agent.service().kill().await?;
+        for cell in self.host.cells() {
+            master(cell).context("a cell has no nginx")?.signal(Signal::SIGKILL)?;
+        }
+        for worker in workers {
+            // It may be gone with its master.
+            let _gone = kill(Pid::from_raw(worker), Signal::SIGKILL);
+        }
+        Ok(())
+    }
+
     /// The most memory that the agent has held, in MiB.
     pub fn agent_peak_mib(&self) -> Result<f64> {
         peak_mib(self.agent.id().context("the agent has ended")?.pid())

@@ -9,6 +9,7 @@ use crate::dns::{OwnerName, RrSetBody, RrType};
 use crate::envelope::NewEvent;
 use crate::event::{Change, DomainDeleted, DomainRestored, DomainSettings, Event};
 use crate::ids::{OperationId, Revision, StreamRef};
+use crate::manager::Managing;
 use crate::reject::{Fault, Guard, Reject};
 use crate::time::Timestamp;
 use serde_json::{Value, json};
@@ -285,16 +286,22 @@ fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> 
 }
 
 /// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run. That it was a rollback or an
-/// undo is no change of its own.
-pub fn diff(events: &[NewEvent]) -> Vec<Value> {
+/// undo is no change of its own. What an RRset was is not told to whom it is not shown.
+pub fn diff(events: &[NewEvent], shown: &Managing) -> Vec<Value> {
     let is_fact = |event: &Event| matches!(event, Event::DomainRolledBack(_) | Event::DomainUndone(_));
     let changes = events.iter().filter(|new| !is_fact(&new.event));
-    changes.map(|new| difference(&new.event)).collect()
+    changes.map(|new| difference(&new.event, shown)).collect()
 }
 
-fn difference(event: &Event) -> Value {
+fn difference(event: &Event, shown: &Managing) -> Value {
+    let known = match event {
+        Event::RrsetReplaced(e) => e.before.as_ref(),
+        Event::RrsetDeleted(e) => Some(&e.before),
+        _ => None,
+    };
+    let is_hidden = known.is_some_and(|before| !shown.shows(before.managed_by.as_ref()));
     let (path, before, after) = sides(event);
-    json!({"path": path, "before": before, "after": after})
+    json!({"path": path, "before": if is_hidden { Value::Null } else { before }, "after": after})
 }
 
 /// What an event is about, what that was before it and what after it.

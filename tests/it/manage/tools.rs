@@ -191,6 +191,14 @@ async fn a_token_with_the_view_of_its_own_sees_nothing_else() {
         assert_eq!(answer.status.as_u16(), status, "{path}: {answer:?}");
         assert!(!answer.text.contains("external-dns"), "{path}: {answer:?}");
     }
+    // What nobody owns may be written by it, and what it was is not told before that either.
+    let body = json!({"ttl": 300, "records": ["192.0.2.9"]});
+    for (name, before) in [("person", Value::Null), ("own", json!(["192.0.2.3"]))] {
+        let path = format!("/rrsets/{name}/A?dry_run=true");
+        let plan = ask(&api, &octo, Method::PUT, &path, body.clone()).await.expect(200).json();
+        assert_eq!(plan["diff"][0]["before"]["records"], before, "{name}: {plan}");
+        assert_eq!(plan["diff"][0]["after"]["records"], json!(["192.0.2.9"]), "{name}: {plan}");
+    }
     let items = |path: &'static str| {
         let (api, octo) = (&api, &octo);
         async move { api.send(octo, Method::GET, path, None, &[]).await.expect(200).json()["items"].clone() }

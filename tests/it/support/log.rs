@@ -72,7 +72,7 @@ impl Log {
 
     /// Plants a fault in a log that is there.
     pub async fn plant(&self, change: impl Fn(&str) -> String) {
-        let text = include_str!("../../../migrations/control/0120_managers.sql");
+        let text = include_str!("../../../migrations/control/0145_rights.sql");
         let text = &text[text.find("create procedure append_batch(").unwrap()..];
         let changed = change(text);
         assert_ne!(text, changed, "the fault was not planted: the migration's text has moved on");

@@ -81,6 +81,8 @@ pub enum Reply {
     Status(u16),
     Says(u16, String),
     Location(u16, String),
+    /// Not now, but after so many seconds.
+    Later(u64),
     /// Success, once somebody says so.
     Held(Arc<Notify>),
     /// Nothing, for ever.
@@ -154,6 +156,7 @@ impl Receiver {
             Reply::Status(status) => (status, String::new(), String::new()),
             Reply::Says(status, text) => (status, String::new(), text),
             Reply::Location(status, url) => (status, format!("Location: {url}\r\n"), String::new()),
+            Reply::Later(seconds) => (429, format!("Retry-After: {seconds}\r\n"), String::new()),
             Reply::Held(go) => {
                 go.notified().await;
                 (200, String::new(), String::new())

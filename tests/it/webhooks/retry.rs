@@ -38,6 +38,20 @@ async fn a_failed_event_is_tried_again_and_those_after_it_wait() {
 }
 
 #[tokio::test]
+async fn a_receiver_that_asks_for_a_longer_pause_gets_it() {
+    let lab = Lab::new().await;
+    let receiver = Receiver::start(|_, _| Reply::Later(7_000)).await;
+    let (path, _) = lab.hook(&receiver.url(), json!({"types": ["rrset."]})).await;
+    lab.sends(quick(5));
+    lab.put(ZONE, "192.0.2.1").await;
+    lab.until(&path, "it is tried again", |hook| !hook["trying"].is_null()).await;
+    let next: chrono::DateTime<chrono::Utc> =
+        lab.deliveries(&path).await[0]["next_at"].as_str().unwrap().parse().unwrap();
+    let pause = (next - chrono::Utc::now()).num_seconds();
+    assert!((6_900..=7_000).contains(&pause), "{pause} s");
+}
+
+#[tokio::test]
 async fn what_is_kept_of_an_answer_is_bounded_and_the_state_is_told() {
     let lab = Lab::new().await;
     let receiver = Receiver::start(|_, _| Reply::Says(503, format!("\0{}", "ü".repeat(5_000)))).await;
