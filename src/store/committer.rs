@@ -58,6 +58,11 @@ impl Waiting {
             {
                 Size::Big
             }
+            Command::Domain { command: DomainCommand::ImportZone(import), .. }
+                if import.changes.len() > BATCH_MAX_EVENTS =>
+            {
+                Size::Big
+            }
             _ => Size::Small,
         }
     }

@@ -66,6 +66,7 @@ pub fn matrix() -> Vec<Row> {
             404,
         ),
         ("get", "/api/domains/{d}/zone", Value::Null, 404),
+        ("post", "/api/domains/{d}/zone?mode=merge", Value::Null, 404),
         ("get", "/api/domains/{d}/revisions", Value::Null, 404),
         ("get", "/api/domains/{d}/revisions/{n}", Value::Null, 404),
         ("post", "/api/domains/{d}/rollback", json!({"revision": 1}), 404),

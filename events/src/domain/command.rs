@@ -4,6 +4,7 @@
 use super::cache::CachePatch;
 use super::certificate::NewCertificate;
 use super::hostname::{HostnameBody, excluded_by_proxy, origin_owners};
+use super::import::ZoneImport;
 use super::rollback::{Past, Rollback};
 use super::undo::Undo;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
@@ -134,6 +135,8 @@ pub enum DomainCommand {
     },
     /// Change many RRsets atomically, judged at the end state.
     ChangeRrsets(Vec<RrsetChange>),
+    /// Take a zone text in, whole.
+    ImportZone(Box<ZoneImport>),
     /// Proxy a name (`PUT` on a hostname).
     PutHostname {
         /// The name.
@@ -197,6 +200,7 @@ impl DomainCommand {
             Self::PutRrset(rrset) => vec![rrset.owner()],
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
+            Self::ImportZone(import) => import.changes.iter().map(RrsetChange::owner).collect(),
             Self::DeleteHostname { .. }
             | Self::WithdrawHostname { .. }
             | Self::PatchCache(_)
@@ -244,7 +248,7 @@ impl DomainCommand {
 
     /// Whether the decision depends on the platform's generation: it tells an SOA serial.
     pub fn needs_generation(&self) -> bool {
-        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore)
+        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore | Self::ImportZone(_))
     }
 
     /// What of the site the decision must see.
@@ -255,6 +259,9 @@ impl DomainCommand {
             Self::PutRrset(rrset) => needs.beside(rrset.owner(), rrset.rr_type()),
             Self::ChangeRrsets(changes) => {
                 changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));
+            }
+            Self::ImportZone(import) => {
+                import.changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));
             }
             Self::PutHostname { owner, body } => {
                 needs.proxying(owner, body, zone);
@@ -317,6 +324,7 @@ impl DomainCommand {
         let (one, many) = match self {
             Self::PutRrset(rrset) => (Some((rrset.owner(), rrset.rr_type())), [].as_slice()),
             Self::ChangeRrsets(changes) => (None, changes.as_slice()),
+            Self::ImportZone(import) => (None, import.changes.as_slice()),
             _ => (None, [].as_slice()),
         };
         let past = self.past().into_iter().flat_map(Past::rrsets).filter(|(.., was_there)| *was_there);

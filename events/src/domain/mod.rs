@@ -9,6 +9,7 @@ mod cuts;
 mod decide;
 pub mod destination;
 mod hostname;
+mod import;
 mod merge;
 mod origin;
 mod permit;
@@ -32,6 +33,7 @@ pub use hostname::{
     Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
     HostnameWithdrawn,
 };
+pub use import::{Comparison, ImportMode, ZoneImport};
 pub use origin::{Origin, OriginInput, Scheme};
 pub use permit::permitted;
 pub use retention::{Milestone, NEUTRAL_TYPES, Retention, RevisionFacts, Standing, standings};

@@ -12,11 +12,12 @@ use crate::event::{Event, RrsetDeleted, RrsetReplaced};
 use crate::reject::{Fault, Guard, Reject};
 use std::collections::BTreeMap;
 
-/// Where the changes come from: a single RRset's route, a batch, or a rollback.
+/// Where the changes come from: a single RRset's route, a batch, a zone text, or a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     One,
     Batch,
+    Import,
     Rollback,
 }
 
@@ -24,6 +25,8 @@ pub(super) enum Origin {
 /// the last change that touched it.
 pub(super) type Touched = BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>, usize)>;
 
+/// A digest of the keys of a zone below.
+const DS: RrType = RrType::from_code(43);
 /// TTL of an RRset that `add` makes without naming one.
 const DEFAULT_TTL_SECONDS: i64 = 3_600;
 
@@ -41,11 +44,23 @@ pub(super) fn change(
             format!("a batch holds at most {BATCH_MAX_CHANGES} changes"),
         )]));
     }
+    change_with(view, changes, origin, None, context)
+}
+
+/// The same of any size, with what else changes in the same revision.
+pub(super) fn change_with(
+    view: &DomainView,
+    changes: &[RrsetChange],
+    origin: Origin,
+    also: Option<Event>,
+    context: &Context<'_>,
+) -> Result<Decided, Reject> {
     let mut faults = Vec::new();
     let touched = apply(view, changes, origin, context, &mut faults);
     rules(view, &touched, origin, &mut faults);
     a_labels(changes, origin, &mut faults);
-    let Settled { events, guards, warnings } = settle(view, touched, origin, faults, context)?;
+    let Settled { mut events, guards, warnings } = settle(view, touched, origin, faults, context)?;
+    events.extend(also);
     if events.is_empty() {
         return Ok(Decided::Unchanged { revision: view.state.revision });
     }
@@ -278,6 +293,14 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
         if owner.is_apex() && *rrtype == RrType::NS {
             fault(*index, "apex_ns", APEX_NS.into());
         }
+        if owner.is_apex() && *rrtype == DS {
+            let detail = "a DS belongs to the zone above this one: give it to the registry".to_owned();
+            fault(*index, "ds_at_apex", detail);
+        }
+        if owner.is_wildcard() && *rrtype == RrType::DNAME {
+            let detail = "a DNAME needs a name of its own: at a wildcard it means nothing (RFC 4592)".to_owned();
+            fault(*index, "dname_at_wildcard", detail);
+        }
         if owner.is_wildcard() && *rrtype == RrType::NS {
             fault(
                 *index,
@@ -291,7 +314,7 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
         };
         let stored = view.rrsets.get(key).into_iter().flat_map(|types| types.keys().copied());
         let others = stored
-            .chain(touched.keys().filter(|(k, _)| k == key).map(|(_, t)| *t))
+            .chain(at_owner(touched, key))
             .filter(|other| *other != *rrtype && exists(*other));
         let others: std::collections::BTreeSet<RrType> = others.collect();
         if *rrtype == RrType::CNAME && !others.is_empty() {
@@ -307,6 +330,12 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             );
         }
     }
+}
+
+/// The types that a change touches at an owner.
+fn at_owner<'t>(touched: &'t Touched, key: &OwnerKey) -> impl Iterator<Item = RrType> + use<'t> {
+    let (first, last) = (RrType::from_code(0), RrType::from_code(u16::MAX));
+    touched.range((key.clone(), first)..=(key.clone(), last)).map(|((_, rrtype), _)| *rrtype)
 }
 
 /// What answers for a proxied name is derived, so nothing else may; and what is proxied lies in this zone, so no cut
@@ -334,7 +363,9 @@ fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             RrType::DNAME => other.is_below(key),
             _ => false,
         };
-        if let Some(hidden) = view.hostnames.values().find(|stored| hides(&stored.owner.key())) {
+        let hidden = matches!(*rrtype, RrType::NS | RrType::DNAME)
+            .then(|| view.hostnames.values().find(|stored| hides(&stored.owner.key())));
+        if let Some(hidden) = hidden.flatten() {
             let detail =
                 format!("{} is proxied and would lie at or below the cut: delete it first", hidden.owner);
             faults.push(change_fault(origin, *index, "hostname_conflict", detail));

@@ -15,3 +15,14 @@ pub fn octets(ty: RrType, text: &str) -> Option<Vec<u8>> {
     record.data().compose_canonical_rdata(&mut octets).unwrap();
     matches!(zone.next_entry(), Ok(None)).then_some(octets)
 }
+
+/// Types that the reader has a text form for which is ours too.
+const KNOWN: [&str; 24] = [
+    "A", "NS", "CNAME", "PTR", "HINFO", "MX", "TXT", "RP", "AFSDB", "RT", "AAAA", "SRV", "NAPTR", "KX", "DNAME", "DS",
+    "SSHFP", "TLSA", "CDS", "CDNSKEY", "OPENPGPKEY", "SVCB", "HTTPS", "CAA",
+];
+
+/// Whether the reader has an opinion on a type.
+pub fn knows(ty: RrType) -> bool {
+    KNOWN.contains(&&*ty.mnemonic()) || ty.mnemonic().starts_with("TYPE")
+}
