@@ -16,6 +16,7 @@ mod rebuild;
 mod render;
 #[cfg(feature = "failpoints")]
 mod replicas;
+mod zones;
 
 use std::time::{Duration, Instant};
 

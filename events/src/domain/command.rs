@@ -310,14 +310,15 @@ impl SiteNeeds {
 
 /// What a change says of zone cuts needs more than the owners it touches.
 impl DomainCommand {
-    /// The owners above those that get records, the apex left out: a zone cut at one of them hides the records.
+    /// The owners above those that get records: a zone cut or a DNAME at one of them hides the records.
     pub fn above(&self) -> impl Iterator<Item = OwnerName> {
-        self.gets_records().flat_map(|(owner, _)| owner.ancestors())
+        self.gets_records().flat_map(|(owner, _)| owner.ancestors().chain(std::iter::once(OwnerName::apex())))
     }
 
-    /// The owners that get NS records: they hide what is below them.
+    /// The owners that get NS or DNAME records: they hide what is below them.
     pub fn cuts(&self) -> impl Iterator<Item = &OwnerName> {
-        self.gets_records().filter(|(_, rrtype)| *rrtype == RrType::NS).map(|(owner, _)| owner)
+        let hides = |rrtype| matches!(rrtype, RrType::NS | RrType::DNAME);
+        self.gets_records().filter(move |(_, rrtype)| hides(*rrtype)).map(|(owner, _)| owner)
     }
 
     fn gets_records(&self) -> impl Iterator<Item = (&OwnerName, RrType)> {

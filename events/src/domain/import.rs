@@ -4,6 +4,7 @@
 //! where that has moved on, the command is told so and prepared anew. So what is read under the stream's lock, and the
 //! events, are those of the difference.
 
+use super::IMPORT_MAX_CHANGES;
 use super::command::RrsetChange;
 use super::decide::{Context, Decided, check, raised};
 use super::rollback::MOVED_ON;
@@ -13,7 +14,7 @@ use crate::actor::{self, DomainRef, Resource, Verb};
 use crate::dns::{OwnerKey, OwnerName, RrSetBody, RrType};
 use crate::event::{Change, DomainSettings, Event};
 use crate::ids::{DomainId, Revision};
-use crate::reject::Reject;
+use crate::reject::{Fault, Reject};
 use crate::zonetext::TextRrset;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,6 +94,14 @@ pub(super) fn decide(view: &DomainView, asked: &ZoneImport, context: &Context<'_
     if asked.domain != domain.id || asked.through != domain.revision {
         let detail = format!("{} keeps changing while the text is compared with it: repeat the request", domain.name);
         return Err(Reject::Conflict { code: MOVED_ON, detail });
+    }
+    if asked.changes.len() > IMPORT_MAX_CHANGES {
+        let detail = format!(
+            "the text would change {} RRsets, and one revision changes at most {IMPORT_MAX_CHANGES}: take it in by parts \
+             with mode=merge, the whole with mode=replace last",
+            asked.changes.len()
+        );
+        return Err(Reject::Invalid(vec![Fault::at("", "too_many_changes", detail)]));
     }
     let (settings, serial) = serial(view, asked, context);
     let mut decided = rrsets::change_with(view, &asked.changes, Origin::Import, settings, context)?;

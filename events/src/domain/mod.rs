@@ -55,6 +55,8 @@ pub const LABEL_VALUE_MAX_BYTES: usize = 255;
 pub const EXTERNAL_ID_MAX_BYTES: usize = 255;
 /// Changes of one batch, at most.
 pub const BATCH_MAX_CHANGES: usize = 5_000;
+/// RRsets that one zone text changes in one revision, at most.
+pub const IMPORT_MAX_CHANGES: usize = 50_000;
 /// RRsets from which on deleting more than half of them is guarded.
 pub const MASS_DELETE_FLOOR_RRSETS: i64 = 20;
 /// Purges of one domain that have not ended, at most.

@@ -73,6 +73,7 @@ pub(super) fn change_with(
 /// Every rule about what may stand beside what.
 pub(super) fn rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
     owner_rules(view, touched, origin, faults);
+    redirect_rules(view, touched, origin, faults);
     proxy_rules(view, touched, origin, faults);
 }
 
@@ -330,6 +331,52 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             );
         }
     }
+}
+
+/// RFC 6672 section 2.4: a DNAME redirects every name below its own, so nothing stands there.
+fn redirect_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
+    let mut fault_at = |index, code, detail| faults.push(change_fault(origin, index, code, detail));
+    let redirects = |name: &OwnerName| {
+        let key = (name.key(), RrType::DNAME);
+        match touched.get(&key) {
+            Some((_, body, _)) => body.is_some(),
+            None => view.get(&key.0, key.1).is_some(),
+        }
+    };
+    for ((key, rrtype), (owner, body, index)) in touched {
+        if body.is_none() {
+            continue;
+        }
+        let apex = (!owner.is_apex()).then(OwnerName::apex);
+        if let Some(above) = owner.ancestors().chain(apex).find(redirects) {
+            let detail = format!("{above} is a DNAME: it redirects every name below it, {owner} too");
+            fault_at(*index, "below_dname", detail);
+        }
+        if *rrtype == RrType::DNAME && owner.is_apex() && below_apex(view, touched) > 0 {
+            let detail = "names stand below the apex, which a DNAME would redirect: delete them first".to_owned();
+            fault_at(*index, "dname_hides", detail);
+        }
+        if *rrtype == RrType::DNAME {
+            // What the change touches below is told there.
+            let stays = |(other, rrtype): &&(OwnerKey, RrType)| {
+                other != key && !touched.contains_key(&(other.clone(), *rrtype))
+            };
+            if let Some((below, rrtype)) = view.below.get(key).into_iter().flatten().find(stays) {
+                let below = OwnerName::from_key(below.as_str()).map_or_else(|_| below.as_str().to_owned(), String::from);
+                let detail = format!("{below} {rrtype} stands below {owner}, which a DNAME would redirect: delete it first");
+                fault_at(*index, "dname_hides", detail);
+            }
+        }
+    }
+}
+
+/// RRsets below the apex that a change leaves as they are.
+fn below_apex(view: &DomainView, touched: &Touched) -> i64 {
+    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    let apex = OwnerName::apex().key();
+    let at_apex = view.rrsets.get(&apex).map_or(0, |types| count(types.len()));
+    let touched = touched.keys().filter(|(key, rrtype)| *key != apex && view.get(key, *rrtype).is_some());
+    view.state.rrsets - at_apex - count(touched.count())
 }
 
 /// The types that a change touches at an owner.

@@ -8,6 +8,7 @@
 //!   * the same owners give the same rows in the same order, whether rendered alone or with their whole zone.
 
 use super::row::Row;
+use super::spelling::spelled;
 use headwater_events::dns::{DomainName, OwnerKey, RrType};
 use headwater_events::event::DnsIdentity;
 use std::borrow::Cow;
@@ -151,18 +152,19 @@ fn push_owner(
         let mut all = rrsets.clone();
         all.extend(zone.derived());
         for (rrtype, data) in &all {
-            push_rrset(&name, *rrtype, data, true, Some(key), rows);
+            push_rrset(zone, &name, *rrtype, data, true, Some(key), rows);
         }
         return;
     }
     let cut = rrsets.contains_key(&RrType::NS);
     for (rrtype, data) in rrsets {
         let ordered = !covered && (!cut || *rrtype == RrType::NS);
-        push_rrset(&name, *rrtype, data, !covered && !cut, ordered.then_some(key), rows);
+        push_rrset(zone, &name, *rrtype, data, !covered && !cut, ordered.then_some(key), rows);
     }
 }
 
 fn push_rrset(
+    zone: &Zone,
     name: &str,
     rrtype: RrType,
     data: &RrsetData,
@@ -171,10 +173,11 @@ fn push_rrset(
     rows: &mut Vec<Row>,
 ) {
     for content in &data.records {
+        let (rrtype, content) = spelled(rrtype, content, &zone.name);
         rows.push(Row {
             name: name.to_owned(),
-            rrtype: Some(rrtype.mnemonic()),
-            content: Some(content.clone()),
+            rrtype: Some(rrtype),
+            content: Some(content.into_owned()),
             // A TTL has 31 bits (RFC 2181, 8).
             ttl: Some(i32::try_from(data.ttl).unwrap_or(i32::MAX)),
             auth,
