@@ -4,8 +4,8 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::{HeaderName, StatusCode, header};
 use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use headwater_events::domain::{DomainCommand, Precondition};
 use headwater_events::ids::{Position, RequestId};
@@ -62,7 +62,8 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         let identity = parts.extensions.get::<Identity>().cloned();
         let secret =
             identity.as_ref().filter(|_| T::HAS_SECRET).map(|identity| identity.keys().of_requests());
-        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, sent.value.to_string(), secret) });
+        meta.idempotency =
+            key.map(|key| Idempotency { key, request: digest(&parts, sent.value.to_string(), secret) });
         let body = body::read::<T>(sent)?;
         Ok(Self { auth, body, meta, dry_run, identity })
     }
@@ -108,7 +109,8 @@ impl Upload {
         let sent = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let sent = sent.and_then(|sent| sent.split(';').next()).unwrap_or_default().trim();
         if !media.iter().any(|media| media.eq_ignore_ascii_case(sent)) {
-            let detail = format!("send the text with Content-Type: {}", media.first().copied().unwrap_or_default());
+            let detail =
+                format!("send the text with Content-Type: {}", media.first().copied().unwrap_or_default());
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
         }
         let body = body::bounded(&parts.headers, body, most).await?;

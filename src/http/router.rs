@@ -17,7 +17,8 @@ use super::rate::Limiter;
 use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
     edges, envelope, events, health, hostnames, members, operations, placement, projections, revisions,
-    rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, webhooks, zone, zone_import,
+    rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, webhooks, zone,
+    zone_import,
 };
 use crate::app::App;
 

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Problem;
 use super::domains::known;
 use super::dto::Receipt;
 use super::mutation::{Mutation, Submitted, Upload};
@@ -21,7 +22,6 @@ use super::problem::line_pointer;
 use super::query::Pairs;
 use super::rollback::moved_on;
 use super::rrsets::reads;
-use super::Problem;
 use crate::app::App;
 use crate::command::Command;
 use crate::query::rrsets;
@@ -71,7 +71,8 @@ async fn import(
 ) -> Result<Response, Problem> {
     let upload = Upload::begin(request, &app).await?;
     let held = known(&app, &upload.auth, &name).await?;
-    let busy = |_| Problem::unavailable("too many zone texts are being taken in at once").retry_after(IMPORT_RETRY);
+    let busy =
+        |_| Problem::unavailable("too many zone texts are being taken in at once").retry_after(IMPORT_RETRY);
     let _held_until_the_end = IMPORTS.clone().try_acquire_owned().map_err(busy)?;
     let (mutation, mode) = upload.finish(mode, &MEDIA, TEXT_MAX_BYTES).await?;
     let (mutation, text) = mutation.split();
@@ -79,7 +80,8 @@ async fn import(
     let most = usize::try_from(app.config.limits.records_per_domain).unwrap_or(usize::MAX);
     let (zone, most) = (held.state.name.clone(), most.max(usize::try_from(held.state.records).unwrap_or(0)));
     let read = tokio::task::spawn_blocking(move || zonetext::read(&text, &zone, most)).await;
-    let text = read.map_err(|_| Problem::unavailable("the text could not be read: try again"))?.map_err(faulty)?;
+    let text =
+        read.map_err(|_| Problem::unavailable("the text could not be read: try again"))?.map_err(faulty)?;
     let text = Arc::new(text);
     let mut tries = 0;
     loop {
@@ -93,7 +95,8 @@ async fn import(
             serial: text.serial,
             warnings: text.warnings.clone(),
         };
-        let command = Command::Domain { name: name.clone(), command: DomainCommand::ImportZone(Box::new(import)) };
+        let command =
+            Command::Domain { name: name.clone(), command: DomainCommand::ImportZone(Box::new(import)) };
         let submitted = mutation.submit(&app, command).await;
         if !moved_on(&submitted, tries) {
             return answered(submitted, &lines, &text);

@@ -69,7 +69,8 @@ fn same(ty: &str, found: &str, wanted: &str) -> bool {
         return !digest.is_empty();
     }
     let fold = |digits: &str| hex::decode(digits).map(|octets| octets.to_ascii_lowercase());
-    let has_names = matches!(ty, "CNAME" | "MX" | "NS" | "PTR" | "SRV" | "DNAME" | "AFSDB" | "RT" | "KX" | "LP" | "RP");
+    let has_names =
+        matches!(ty, "CNAME" | "MX" | "NS" | "PTR" | "SRV" | "DNAME" | "AFSDB" | "RT" | "KX" | "LP" | "RP");
     if has_names { fold(found) == fold(wanted) } else { found == wanted }
 }
 

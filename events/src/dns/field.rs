@@ -120,7 +120,8 @@ impl<'t> Tokens<'t> {
     /// A number, or one of these names for it.
     fn named(&mut self, most: u32, names: &[(u16, &str)]) -> Result<u32, DnsFault> {
         let next = self.rest.as_slice().first().filter(|token| !token.quoted);
-        let known = next.and_then(|token| names.iter().find(|(_, name)| name.eq_ignore_ascii_case(token.text)));
+        let known =
+            next.and_then(|token| names.iter().find(|(_, name)| name.eq_ignore_ascii_case(token.text)));
         match known {
             Some((number, _)) => {
                 self.take();

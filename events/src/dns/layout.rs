@@ -67,11 +67,7 @@ pub(crate) static TABLE: [Row; 42] = [
     many(28, "AAAA", &[Field::Ipv6]),
     many(29, "LOC", &[Field::Location]),
     many(33, "SRV", &[Field::U16, Field::U16, Field::U16, Field::HostOrNone]),
-    many(
-        35,
-        "NAPTR",
-        &[Field::U16, Field::U16, Field::String, Field::String, Field::String, Field::Name],
-    ),
+    many(35, "NAPTR", &[Field::U16, Field::U16, Field::String, Field::String, Field::String, Field::Name]),
     many(36, "KX", &[Field::U16, Field::Name]),
     many(37, "CERT", &[Field::CertificateType, Field::U16, Field::Algorithm, Field::Base64]),
     single(39, "DNAME", &[Field::Name]),

@@ -64,7 +64,9 @@ fn angle(tokens: &mut Tokens<'_>, most: i64, plus: &str, minus: &str) -> Result<
         parts.push(word);
     };
     let mut parts = parts.into_iter();
-    let whole = |word: &str, most: i64| decimal(word, 0).filter(|n| *n <= most).ok_or_else(|| fault("an angle", word));
+    let whole = |word: &str, most: i64| {
+        decimal(word, 0).filter(|n| *n <= most).ok_or_else(|| fault("an angle", word))
+    };
     let degrees = whole(parts.next().ok_or_else(|| fault("an angle", word))?, most)?;
     let minutes = parts.next().map_or(Ok(0), |word| whole(word, 59))?;
     let seconds = match parts.next() {
@@ -83,7 +85,13 @@ fn decimal(word: &str, places: usize) -> Option<i64> {
     let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
     let digits = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
     let cut_off = word.ends_with('.') || (places == 0 && word.contains('.'));
-    if whole.is_empty() || whole.len() > 12 || fraction.len() > places || cut_off || !digits(whole) || !digits(fraction) {
+    if whole.is_empty()
+        || whole.len() > 12
+        || fraction.len() > places
+        || cut_off
+        || !digits(whole)
+        || !digits(fraction)
+    {
         return None;
     }
     format!("{whole}{fraction:0<places$}").parse().ok()

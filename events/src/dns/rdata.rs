@@ -26,6 +26,7 @@ pub struct Rdata {
 impl Rdata {
     /// Reads one value in presentation format. Names must be absolute; `zone` serves to show how.
     pub fn parse(ty: RrType, text: &str, zone: &DomainName) -> Result<Self, DnsFault> {
+        row(ty)?;
         Self::read(ty, token::split(text)?, Names::Absolute(Some(zone)))
     }
 

@@ -52,7 +52,8 @@ pub(super) fn check_resolver(rdata: &Rdata) -> Option<DnsFault> {
             speaks_http |= matches!(field::take_string(&mut value).ok()?, b"h2" | b"h3");
         }
     }
-    let detail = "a resolver that speaks h2 or h3 needs dohpath, such as `dohpath=/dns-query{?dns}` (RFC 9461, 5)";
+    let detail =
+        "a resolver that speaks h2 or h3 needs dohpath, such as `dohpath=/dns-query{?dns}` (RFC 9461, 5)";
     (speaks_http && !has_path).then(|| DnsFault::rdata(detail))
 }
 
@@ -119,7 +120,8 @@ fn together(parameters: &BTreeMap<u16, Vec<u8>>) -> Result<(), DnsFault> {
 /// The value of a key as octets, from the text behind `=`.
 fn value(number: u16, text: Option<&str>) -> Result<Vec<u8>, DnsFault> {
     let spelled = name(number);
-    let bare = text.map(|text| text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text));
+    let bare =
+        text.map(|text| text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text));
     let octets = bare.map(|text| token::octets(Token { text, quoted: true })).transpose()?;
     if matches!(number, NO_DEFAULT_ALPN | OHTTP) {
         return match octets {
@@ -132,7 +134,9 @@ fn value(number: u16, text: Option<&str>) -> Result<Vec<u8>, DnsFault> {
     }
     let octets = octets.filter(|octets| !octets.is_empty());
     let octets = octets.ok_or_else(|| DnsFault::rdata(format!("{spelled} needs a value")))?;
-    let bad = || DnsFault::rdata(format!("{} is not a value of {spelled}", shown(&String::from_utf8_lossy(&octets))));
+    let bad = || {
+        DnsFault::rdata(format!("{} is not a value of {spelled}", shown(&String::from_utf8_lossy(&octets))))
+    };
     if number == ALPN {
         return protocols(&octets).ok_or_else(bad);
     }

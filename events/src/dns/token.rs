@@ -117,7 +117,10 @@ fn bare(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
 fn with_quoted_value(text: &str, at: usize) -> Result<(Token<'_>, &str), DnsFault> {
     let (value, tail) = quoted(text.get(at + 1..).unwrap_or_default())?;
     if !matches!(tail.chars().next(), None | Some(' ' | '\t')) {
-        return Err(DnsFault::rdata(format!("{} follows a quoted value at once: put a blank between", shown(tail))));
+        return Err(DnsFault::rdata(format!(
+            "{} follows a quoted value at once: put a blank between",
+            shown(tail)
+        )));
     }
     let end = at + value.text.len() + 2;
     Ok((Token { text: text.get(..end).unwrap_or_default(), quoted: false }, tail))

@@ -333,7 +333,9 @@ pub(super) fn change_fault(
 ) -> Fault {
     match origin {
         rrsets::Origin::One => Fault::at("", code, detail),
-        rrsets::Origin::Batch | rrsets::Origin::Import => Fault::at(format!("/changes/{index}"), code, detail),
+        rrsets::Origin::Batch | rrsets::Origin::Import => {
+            Fault::at(format!("/changes/{index}"), code, detail)
+        }
         rrsets::Origin::Rollback => Fault::at("/revision", code, detail),
     }
 }

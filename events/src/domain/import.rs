@@ -88,11 +88,16 @@ impl<'t> Comparison<'t> {
 }
 
 /// Decides an import.
-pub(super) fn decide(view: &DomainView, asked: &ZoneImport, context: &Context<'_>) -> Result<Decided, Reject> {
+pub(super) fn decide(
+    view: &DomainView,
+    asked: &ZoneImport,
+    context: &Context<'_>,
+) -> Result<Decided, Reject> {
     let domain = &view.state;
     check(context.precondition, Some(domain.revision))?;
     if asked.domain != domain.id || asked.through != domain.revision {
-        let detail = format!("{} keeps changing while the text is compared with it: repeat the request", domain.name);
+        let detail =
+            format!("{} keeps changing while the text is compared with it: repeat the request", domain.name);
         return Err(Reject::Conflict { code: MOVED_ON, detail });
     }
     if asked.changes.len() > IMPORT_MAX_CHANGES {
@@ -113,11 +118,7 @@ pub(super) fn decide(view: &DomainView, asked: &ZoneImport, context: &Context<'_
 }
 
 /// The settings with a higher base of the serial, where the text has a higher serial; or why that is not so.
-fn serial(
-    view: &DomainView,
-    asked: &ZoneImport,
-    context: &Context<'_>,
-) -> (Option<Event>, Option<String>) {
+fn serial(view: &DomainView, asked: &ZoneImport, context: &Context<'_>) -> (Option<Event>, Option<String>) {
     let domain = &view.state;
     let Some(serial) = asked.serial else { return (None, None) };
     let raise = match raised(view, serial, context) {
@@ -130,7 +131,9 @@ fn serial(
     };
     let reference = DomainRef { id: domain.id, tenant: domain.tenant, name: domain.name.as_str() };
     if !actor::decide(context.caller, Verb::Write, Resource::Contents(reference)).is_granted() {
-        let detail = format!("the serial {serial} of the text was not taken over: this caller may write some records alone");
+        let detail = format!(
+            "the serial {serial} of the text was not taken over: this caller may write some records alone"
+        );
         return (None, Some(detail));
     }
     let before = DomainSettings {

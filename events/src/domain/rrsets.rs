@@ -299,7 +299,8 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             fault(*index, "ds_at_apex", detail);
         }
         if owner.is_wildcard() && *rrtype == RrType::DNAME {
-            let detail = "a DNAME needs a name of its own: at a wildcard it means nothing (RFC 4592)".to_owned();
+            let detail =
+                "a DNAME needs a name of its own: at a wildcard it means nothing (RFC 4592)".to_owned();
             fault(*index, "dname_at_wildcard", detail);
         }
         if owner.is_wildcard() && *rrtype == RrType::NS {
@@ -314,9 +315,7 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             None => view.get(key, other).is_some(),
         };
         let stored = view.rrsets.get(key).into_iter().flat_map(|types| types.keys().copied());
-        let others = stored
-            .chain(at_owner(touched, key))
-            .filter(|other| *other != *rrtype && exists(*other));
+        let others = stored.chain(at_owner(touched, key)).filter(|other| *other != *rrtype && exists(*other));
         let others: std::collections::BTreeSet<RrType> = others.collect();
         if *rrtype == RrType::CNAME && !others.is_empty() {
             let names: Vec<String> = others.iter().map(ToString::to_string).collect();
@@ -353,7 +352,8 @@ fn redirect_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: 
             fault_at(*index, "below_dname", detail);
         }
         if *rrtype == RrType::DNAME && owner.is_apex() && below_apex(view, touched) > 0 {
-            let detail = "names stand below the apex, which a DNAME would redirect: delete them first".to_owned();
+            let detail =
+                "names stand below the apex, which a DNAME would redirect: delete them first".to_owned();
             fault_at(*index, "dname_hides", detail);
         }
         if *rrtype == RrType::DNAME {
@@ -362,8 +362,11 @@ fn redirect_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: 
                 other != key && !touched.contains_key(&(other.clone(), *rrtype))
             };
             if let Some((below, rrtype)) = view.below.get(key).into_iter().flatten().find(stays) {
-                let below = OwnerName::from_key(below.as_str()).map_or_else(|_| below.as_str().to_owned(), String::from);
-                let detail = format!("{below} {rrtype} stands below {owner}, which a DNAME would redirect: delete it first");
+                let below = OwnerName::from_key(below.as_str())
+                    .map_or_else(|_| below.as_str().to_owned(), String::from);
+                let detail = format!(
+                    "{below} {rrtype} stands below {owner}, which a DNAME would redirect: delete it first"
+                );
                 fault_at(*index, "dname_hides", detail);
             }
         }

@@ -73,7 +73,12 @@ pub(super) fn fill(word: &str, number: u32) -> Result<String, Told> {
 
 /// A number as `offset[,width[,base]]` says.
 fn modified(modifier: &str, number: u32) -> Result<String, Told> {
-    let usage = || bad(format!("`${{{}}}`: write `${{offset,width,base}}` with a base of d, o, x, X, n or N", modifier.escape_debug()));
+    let usage = || {
+        bad(format!(
+            "`${{{}}}`: write `${{offset,width,base}}` with a base of d, o, x, X, n or N",
+            modifier.escape_debug()
+        ))
+    };
     let mut parts = modifier.split(',');
     let offset: i64 = parts.next().and_then(|text| text.parse().ok()).ok_or_else(usage)?;
     let width: usize = parts.next().map_or(Ok(0), str::parse).map_err(|_| usage())?;
@@ -112,7 +117,9 @@ mod tests {
         assert_eq!(range("7-7").unwrap().collect::<Vec<_>>(), [7]);
         assert_eq!(range(&format!("1-{GENERATED_MAX_RECORDS}")).unwrap().count(), GENERATED_MAX_RECORDS);
         let more = format!("0-{GENERATED_MAX_RECORDS}");
-        for wrong in ["", "1", "-1", "1-", "2-1", "1-2/0", "1-2-3", "1-99999999999", "a-b", "0-2147483647", &more] {
+        for wrong in
+            ["", "1", "-1", "1-", "2-1", "1-2/0", "1-2-3", "1-99999999999", "a-b", "0-2147483647", &more]
+        {
             assert!(range(wrong).is_err(), "{wrong}");
         }
         for (word, text) in [

@@ -57,7 +57,8 @@ struct Reader<'z> {
 
 impl<'z> Reader<'z> {
     fn new(zone: &'z DomainName, records: usize) -> Self {
-        let zone_labels = label::scan(zone.as_str(), Raw::Owner).map_or_else(|_| Vec::new(), |read| read.labels);
+        let zone_labels =
+            label::scan(zone.as_str(), Raw::Owner).map_or_else(|_| Vec::new(), |read| read.labels);
         Self {
             zone,
             origin: zone_labels,
@@ -78,7 +79,9 @@ impl<'z> Reader<'z> {
         if is_directive {
             return self.directive(tokens, last);
         }
-        if !entry.is_indented && let Some(token) = tokens.next() {
+        if !entry.is_indented
+            && let Some(token) = tokens.next()
+        {
             self.owner = Some(Err(()));
             let read = if token.quoted {
                 Err(("invalid_name", "the owner is in quotes: write it without them".to_owned()))
@@ -108,7 +111,8 @@ impl<'z> Reader<'z> {
             // The line that names it was told already.
             Some(Err(())) => return Ok(()),
             None => {
-                let detail = "the line begins with a blank and no record stands before it whose owner it could take";
+                let detail =
+                    "the line begins with a blank and no record stands before it whose owner it could take";
                 return Err(("missing_owner", detail.to_owned()));
             }
         };
@@ -126,11 +130,13 @@ impl<'z> Reader<'z> {
         let minimum = || self.soa.as_ref().map(Soa::minimum);
         let ttl = head.ttl.or(self.ttl).or(self.last_ttl).or_else(minimum);
         let Some(ttl) = ttl else {
-            let detail = "the record has no TTL, and none stands before it: write `$TTL 3600` at the beginning";
+            let detail =
+                "the record has no TTL, and none stands before it: write `$TTL 3600` at the beginning";
             return Err(("missing_ttl", detail.to_owned()));
         };
         if owner.is_apex() && head.rrtype == RrType::NS {
-            let detail = format!("the apex NS {rdata} was not taken over: the platform's nameservers stand there");
+            let detail =
+                format!("the apex NS {rdata} was not taken over: the platform's nameservers stand there");
             if !is_derived {
                 self.collected.warn(line, detail);
             }
@@ -151,7 +157,10 @@ impl<'z> Reader<'z> {
         let time = |word: &str| entry::seconds(word).and_then(Result::ok);
         let soa = Soa::of_zone_file(tokens, &self.origin, time).map_err(told)?;
         if !owner.is_apex() {
-            return Err(("soa_not_at_apex", format!("an SOA stands at the apex of its zone, not at {owner}")));
+            return Err((
+                "soa_not_at_apex",
+                format!("an SOA stands at the apex of its zone, not at {owner}"),
+            ));
         }
         match &self.soa {
             None => {
@@ -174,7 +183,8 @@ impl<'z> Reader<'z> {
         let is_more = tokens.next().is_some();
         match (name.as_str(), word) {
             ("$INCLUDE", _) => {
-                let detail = "$INCLUDE is not allowed: put the text of the other file in its place".to_owned();
+                let detail =
+                    "$INCLUDE is not allowed: put the text of the other file in its place".to_owned();
                 Err(("include", detail))
             }
             ("$ORIGIN" | "$TTL", _) if word.is_none() || is_more => {
@@ -189,21 +199,26 @@ impl<'z> Reader<'z> {
                 self.ttl = Some(FALLBACK_TTL_SECONDS);
                 let read = entry::seconds(word);
                 let bad = || ("invalid_ttl", format!("`{}` is no $TTL", word.escape_debug()));
-                self.ttl = Some(read.ok_or_else(bad)?.map_err(|(code, detail)| (code, format!("bad $TTL: {detail}")))?);
+                self.ttl = Some(
+                    read.ok_or_else(bad)?.map_err(|(code, detail)| (code, format!("bad $TTL: {detail}")))?,
+                );
                 Ok(())
             }
             _ => {
                 let shown: String = directive.text.chars().take(40).flat_map(char::escape_debug).collect();
-                let detail =
-                    format!("`{shown}` is not a directive: there are $ORIGIN, $TTL and $GENERATE; an owner that begins so is written `\\{shown}`");
+                let detail = format!(
+                    "`{shown}` is not a directive: there are $ORIGIN, $TTL and $GENERATE; an owner that begins so is written `\\{shown}`"
+                );
                 Err(("unknown_directive", detail))
             }
         }
     }
 
     fn generate(&mut self, mut tokens: std::vec::IntoIter<Token<'_>>, line: usize) -> Result<(), Told> {
-        let usage = || ("bad_generate", "$GENERATE has a range, an owner, a type and data behind it".to_owned());
-        let mut word = || tokens.next().filter(|token| !token.quoted).map(|token| token.text).ok_or_else(usage);
+        let usage =
+            || ("bad_generate", "$GENERATE has a range, an owner, a type and data behind it".to_owned());
+        let mut word =
+            || tokens.next().filter(|token| !token.quoted).map(|token| token.text).ok_or_else(usage);
         let numbers = generate::range(word()?)?;
         let owner = word()?;
         let head = entry::head(&mut tokens)?;
@@ -215,7 +230,8 @@ impl<'z> Reader<'z> {
         for number in numbers {
             self.generated += 1;
             if self.generated > GENERATED_MAX_RECORDS {
-                let detail = format!("the $GENERATE lines of one text make at most {GENERATED_MAX_RECORDS} records");
+                let detail =
+                    format!("the $GENERATE lines of one text make at most {GENERATED_MAX_RECORDS} records");
                 return Err(("bad_generate", detail));
             }
             let (owner, _) = entry::owner(&generate::fill(owner, number)?, &self.origin, self.zone)?;

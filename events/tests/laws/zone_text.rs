@@ -179,8 +179,16 @@ fn what_is_not_taken_over_is_told() {
     assert_eq!(read.serial, Some(77));
     let told = read.warnings.join("\n");
     for part in [
-        "serial 77", "line 3: the apex NS ns1", "line 4: the apex NS ns2", "digit 4", "www.example.com.example.com.",
-        "lowest, 30 s", "marked as derived", "1 DNSKEY", "1 RRSIG", "1 CDS",
+        "serial 77",
+        "line 3: the apex NS ns1",
+        "line 4: the apex NS ns2",
+        "digit 4",
+        "www.example.com.example.com.",
+        "lowest, 30 s",
+        "marked as derived",
+        "1 DNSKEY",
+        "1 RRSIG",
+        "1 CDS",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
@@ -213,7 +221,8 @@ fn any_rrset() -> impl Strategy<Value = RrSet> {
     let value = proptest::sample::select(vec![
         ("A", "192.0.2.1"),
         ("AAAA", "2001:db8::1"),
-        ("MX", "10 a\\.b.example.net."),
+        ("MX", "10 mail.example.net."),
+        ("PTR", "a\\.b.example.net."),
         ("TXT", "\"a;b\" \"(c)\" \"\\\"\\\\\\255\""),
         ("CAA", "0 issue \"ca.example.net; x\""),
         ("SRV", "0 0 0 ."),
@@ -227,10 +236,12 @@ fn any_rrset() -> impl Strategy<Value = RrSet> {
         ("TYPE65281", "\\# 3 c00020"),
     ]);
     let label = proptest::sample::select(vec![
-        "a", "*", "\\@", "_x", "\\$", "b\\.c", "\\;", "\\032", "\\(", "in", "1h", "\\\"", "0/25", "\\255", "a\\*b",
+        "a", "*", "\\@", "_x", "\\$", "b\\.c", "\\;", "\\032", "\\(", "in", "1h", "\\\"", "0/25", "\\255",
+        "a\\*b",
     ]);
     (vec(label, 1..4), 0..=2_147_483_647_i64, value).prop_map(|(labels, ttl, (ty, text))| {
-        let labels: Vec<&str> = labels.iter().enumerate().map(|(n, one)| if n > 0 && *one == "*" { "x" } else { *one }).collect();
+        let labels: Vec<&str> =
+            labels.iter().enumerate().map(|(n, one)| if n > 0 && *one == "*" { "x" } else { *one }).collect();
         let owner = OwnerName::parse(&labels.join("."), &zone()).unwrap();
         let input = RrSetInput { ttl, records: vec![text.to_owned()], comment: None };
         RrSet::new(owner, RrType::parse(ty).unwrap(), &input, &zone()).unwrap()
@@ -293,5 +304,5 @@ fn a_value_reads_the_same_as_text_and_by_itself() {
             assert_eq!(found.rrsets[0].rrset.records(), [rdata.clone()], "{id}");
         }
     }
-    assert!(tried > 150, "{tried}");
+    assert!(tried > 140, "{tried}");
 }

@@ -3,8 +3,8 @@
 //! What must hold for each owner name of the zone:
 //!   * the apex has the SOA and the NS set of the platform beside its own RRsets;
 //!   * a name without RRsets that has names below it is an empty non-terminal: one row with type NULL;
-//!   * at a zone cut (NS below the apex) the NS rows have `auth` false and keep their sort key, everything else there
-//!     and everything below has `auth` false and no sort key;
+//!   * at a zone cut (NS below the apex) the NS rows have `auth` false and keep their sort key, a DS is as anywhere else,
+//!     everything else there and everything below has `auth` false and no sort key;
 //!   * the same owners give the same rows in the same order, whether rendered alone or with their whole zone.
 
 use super::row::Row;
@@ -31,6 +31,9 @@ pub struct Owner {
     /// Whether any owner below it has an RRset. Read only where it has none itself.
     pub has_below: bool,
 }
+
+/// A digest of the keys of a zone below.
+const DS: RrType = RrType::from_code(43);
 
 /// Owners by key. With an owner stand all its ancestors: they tell whether it lies below a cut.
 pub type Owners = BTreeMap<OwnerKey, Owner>;
@@ -158,8 +161,10 @@ fn push_owner(
     }
     let cut = rrsets.contains_key(&RrType::NS);
     for (rrtype, data) in rrsets {
-        let ordered = !covered && (!cut || *rrtype == RrType::NS);
-        push_rrset(zone, &name, *rrtype, data, !covered && !cut, ordered.then_some(key), rows);
+        // A DS is the only thing at a cut that this side of it answers (RFC 4035, 2.4).
+        let ours = !covered && (!cut || *rrtype == DS);
+        let ordered = ours || (!covered && *rrtype == RrType::NS);
+        push_rrset(zone, &name, *rrtype, data, ours, ordered.then_some(key), rows);
     }
 }
 

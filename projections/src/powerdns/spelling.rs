@@ -69,7 +69,11 @@ mod tests {
             ("HTTPS", "1 . alpn=h2", ("HTTPS", "1 . alpn=h2")),
             ("SVCB", "1 . alpn=h2 dohpath=/q{?dns} ohttp", ("SVCB", "1 . alpn=h2 key7=/q{?dns} key8")),
             ("SVCB", "1 . ohttp key667=\"a dohpath=b\"", ("SVCB", "1 . key8 key667=\"a dohpath=b\"")),
-            ("SVCB", "1 dohpath.example. key667=\"\\\" ohttp\"", ("SVCB", "1 dohpath.example. key667=\"\\\" ohttp\"")),
+            (
+                "SVCB",
+                "1 dohpath.example. key667=\"\\\" ohttp\"",
+                ("SVCB", "1 dohpath.example. key667=\"\\\" ohttp\""),
+            ),
         ] {
             let (rrtype, content) = spelled(ty(name), content, &zone);
             assert_eq!((rrtype.as_ref(), content.as_ref()), row, "{name}");

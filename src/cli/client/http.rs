@@ -70,7 +70,17 @@ impl Call {
         }
         let (query, headers) = (Vec::new(), HeaderMap::new());
         let limit_seconds = REQUEST_LIMIT_SECONDS;
-        Ok(Self { method, path, query, headers, accept: JSON, media: JSON, limit_seconds, body: None, key: None })
+        Ok(Self {
+            method,
+            path,
+            query,
+            headers,
+            accept: JSON,
+            media: JSON,
+            limit_seconds,
+            body: None,
+            key: None,
+        })
     }
 
     /// A GET.
