@@ -20,3 +20,4 @@ pub mod reject;
 pub mod scope;
 pub mod time;
 pub mod webhook;
+pub mod zonetext;

@@ -47,3 +47,5 @@ mod rollback;
 mod sha256;
 #[path = "laws/undo.rs"]
 mod undo;
+#[path = "laws/zone_text.rs"]
+mod zone_text;

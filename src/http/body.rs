@@ -285,7 +285,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
 }
 
-async fn bounded(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, Problem> {
+pub(super) async fn bounded(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, Problem> {
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let declared = declared.and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
     let mut octets = Vec::with_capacity(declared.min(most));

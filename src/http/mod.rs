@@ -41,6 +41,7 @@ mod undo;
 mod users;
 mod webhooks;
 mod zone;
+mod zone_import;
 
 pub mod answer;
 pub mod body;

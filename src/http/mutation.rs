@@ -2,14 +2,15 @@
 //! so that no route can forget one of them; one way to submit, so that `?dry_run=true` works everywhere.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::HeaderName;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use headwater_events::domain::{DomainCommand, Precondition};
 use headwater_events::ids::{Position, RequestId};
 use headwater_events::reject::{Fault, Guard};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -61,9 +62,61 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         let identity = parts.extensions.get::<Identity>().cloned();
         let secret =
             identity.as_ref().filter(|_| T::HAS_SECRET).map(|identity| identity.keys().of_requests());
-        meta.idempotency = key.map(|key| Idempotency { key, request: digest(&parts, &sent.value, secret) });
+        meta.idempotency =
+            key.map(|key| Idempotency { key, request: digest(&parts, sent.value.to_string(), secret) });
         let body = body::read::<T>(sent)?;
         Ok(Self { auth, body, meta, dry_run, identity })
+    }
+}
+
+/// A mutation whose body is a text and not read yet: whoever may not ask at all need not have sent it for nothing.
+pub(super) struct Upload {
+    /// Who asks.
+    pub(super) auth: Authenticated,
+    parts: Parts,
+    body: Body,
+}
+
+impl Upload {
+    /// Looks at who asks.
+    ///
+    /// # Errors
+    /// As every route.
+    pub(super) async fn begin(request: Request, app: &App) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let auth = Authenticated::from_request_parts(&mut parts, app).await?;
+        Ok(Self { auth, parts, body })
+    }
+
+    /// Reads the rest: the keys of a mutation and those of `read`, and the text, of one of these media types.
+    ///
+    /// # Errors
+    /// What is wrong with any of it.
+    pub(super) async fn finish<Q>(
+        self,
+        read: impl FnOnce(&mut Pairs) -> Q,
+        media: &[&str],
+        most: usize,
+    ) -> Result<(Mutation<Vec<u8>>, Q), Problem> {
+        let Self { auth, parts, body } = self;
+        let mut pairs = Pairs::parse(parts.uri.query())?;
+        let dry_run = pairs.flag("dry_run");
+        let (allow, take_over) = (guards(&mut pairs), pairs.flag("take_over"));
+        let query = read(&mut pairs);
+        pairs.finish()?;
+        let mut meta = Meta { take_over, ..meta(&parts, allow)? };
+        let key = idempotency_key(&parts)?;
+        let sent = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let sent = sent.and_then(|sent| sent.split(';').next()).unwrap_or_default().trim();
+        if !media.iter().any(|media| media.eq_ignore_ascii_case(sent)) {
+            let detail =
+                format!("send the text with Content-Type: {}", media.first().copied().unwrap_or_default());
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
+        }
+        let body = body::bounded(&parts.headers, body, most).await?;
+        let request = || digest(&parts, blake3::hash(&body).to_hex().to_string(), None);
+        meta.idempotency = key.map(|key| Idempotency { key, request: request() });
+        Ok((Mutation { auth, body, meta, dry_run, identity: None }, query))
     }
 }
 
@@ -219,13 +272,13 @@ fn idempotency_key(parts: &Parts) -> Result<Option<Uuid>, Problem> {
 }
 
 /// BLAKE3 of method, path, query without `dry_run`, and the body with its keys in order; keyed where it holds a secret.
-fn digest(parts: &Parts, body: &Value, secret: Option<&[u8; 32]>) -> [u8; 32] {
+fn digest(parts: &Parts, body: String, secret: Option<&[u8; 32]>) -> [u8; 32] {
     let mut query: Vec<&str> = parts.uri.query().unwrap_or_default().split('&').collect();
     query.retain(|pair| !pair.is_empty() && *pair != "dry_run" && !pair.starts_with("dry_run="));
     query.sort_unstable();
     let mut hasher = secret.map_or_else(blake3::Hasher::new, blake3::Hasher::new_keyed);
     // It may hold a private key: what is kept is the digest alone.
-    let body = Zeroizing::new(body.to_string());
+    let body = Zeroizing::new(body);
     for part in [parts.method.as_str(), parts.uri.path(), &query.join("&"), body.as_str()] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }

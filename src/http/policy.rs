@@ -74,6 +74,7 @@ pub const RULES: &[Rule] = &[
     rule("DELETE", "/api/domains/{d}/rrsets/{name}/{type}", Verb::Write, About::Records),
     rule("POST", "/api/domains/{d}/rrsets/batch", Verb::Write, About::Records),
     read("/api/domains/{d}/zone", About::Records),
+    rule("POST", "/api/domains/{d}/zone", Verb::Write, About::Records),
     read("/api/domains/{d}/hostnames", About::Contents),
     read("/api/domains/{d}/hostnames/{name}", About::Contents),
     rule("PUT", "/api/domains/{d}/hostnames/{name}", Verb::Write, About::Contents),

@@ -69,6 +69,9 @@ pub const CODES: [(u16, &[&str]); 18] = [
     (503, &["unavailable"]),
 ];
 
+/// What the pointers to lines of a text begin with.
+const LINES: &str = "/lines/";
+
 /// The URI of a kind of problem.
 pub fn type_of(code: &str) -> String {
     format!("https://headwater.invalid/problems/{code}")
@@ -174,13 +177,26 @@ impl Problem {
             body["request_id"] = json!(request);
         }
         if !self.errors.is_empty() {
-            let row = |f: &Fault| json!({"pointer": f.pointer, "code": f.code, "detail": f.detail});
             body["errors"] = self.errors.iter().map(row).collect();
         }
         for (name, value) in self.extra {
             body[name] = value;
         }
         body
+    }
+
+    /// The same with the place of every fault as `place` gives it, where it gives one: with a text before its detail.
+    pub fn relocated(mut self, place: impl Fn(&str) -> Option<(String, String)>) -> Self {
+        for fault in &mut self.errors {
+            if let Some((pointer, before)) = place(&fault.pointer) {
+                fault.detail = format!("{before}{}", fault.detail);
+                fault.pointer = pointer;
+            }
+        }
+        if let [one] = self.errors.as_slice() {
+            self.detail.clone_from(&one.detail);
+        }
+        self
     }
 
     /// The stable code.
@@ -192,6 +208,20 @@ impl Problem {
     pub fn status(&self) -> StatusCode {
         self.status
     }
+}
+
+/// The pointer to a line of a text, which has no members.
+pub fn line_pointer(line: usize) -> String {
+    format!("{LINES}{line}")
+}
+
+fn row(fault: &Fault) -> Value {
+    let mut row = json!({"pointer": fault.pointer, "code": fault.code, "detail": fault.detail});
+    let line = fault.pointer.strip_prefix(LINES).and_then(|line| line.parse::<usize>().ok());
+    if let Some(line) = line {
+        row["line"] = json!(line);
+    }
+    row
 }
 
 impl From<Reject> for Problem {

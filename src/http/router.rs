@@ -18,6 +18,7 @@ use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
     edges, envelope, events, health, hostnames, members, operations, placement, projections, revisions,
     rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, webhooks, zone,
+    zone_import,
 };
 use crate::app::App;
 
@@ -31,6 +32,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(cache::routes())
         .merge(tls::routes())
         .merge(zone::routes())
+        .merge(zone_import::routes())
         .merge(revisions::routes())
         .merge(asof::routes())
         .merge(rollback::routes())

@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use headwater_events::domain::DomainState;
+use headwater_events::zonetext;
 use serde_json::json;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -159,10 +159,9 @@ fn write(
         out.push_str(&serde_json::to_string(&shown).map_err(std::io::Error::other)?);
         return Ok(());
     }
-    let mark = if derived { " ; derived" } else { "" };
+    let ttl = rrset.body.ttl.seconds();
     for record in &rrset.body.records {
-        let (owner, ttl, rrtype) = (&rrset.owner, rrset.body.ttl, rrset.rrtype);
-        writeln!(out, "{owner} {ttl} IN {rrtype} {record}{mark}").map_err(std::io::Error::other)?;
+        out.push_str(&zonetext::line(&rrset.owner, ttl, rrset.rrtype, record, derived));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 use super::append::{self, AppendError, Appended};
 use super::batch::Batch;
 use super::decide::{BATCH_MAX_EVENTS, Decider, Verdict};
+use super::failure::{Failure, failure, is_lock_timeout};
 use super::head::Head;
 use super::turn::{BATCH_MAX_COMMANDS, Size, Turns};
 use super::{load, lock, pool, rights, watchdog};
@@ -26,6 +27,8 @@ use uuid::Uuid;
 
 /// Commands that may wait for the committer; the next is told to come again.
 pub const QUEUE_MAX_COMMANDS: usize = 2_048;
+/// Long commands that may wait: each holds a zone text.
+const LONG_MAX_COMMANDS: usize = 16;
 /// How often a batch is read and decided anew because something moved.
 const AGAIN_MAX_TIMES: u32 = 20;
 /// How long a batch is tried while the database does not answer.
@@ -49,6 +52,16 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Whether it is a zone text with more changes than a batch has.
+    fn is_long(&self) -> bool {
+        match &self.request.command {
+            Command::Domain { command: DomainCommand::ImportZone(import), .. } => {
+                import.changes.len() > BATCH_MAX_EVENTS
+            }
+            _ => false,
+        }
+    }
+
     fn size(&self) -> Size {
         match &self.request.command {
             command if self.alone || stands_alone(command) => Size::Alone,
@@ -58,6 +71,7 @@ impl Waiting {
             {
                 Size::Big
             }
+            _ if self.is_long() => Size::Big,
             _ => Size::Small,
         }
     }
@@ -67,6 +81,8 @@ impl Waiting {
 #[derive(Debug, Clone)]
 pub struct CommitterHandle {
     queue: mpsc::Sender<Waiting>,
+    /// Of another committer beside it, as in another process: what is long to read and to decide delays nobody.
+    long: mpsc::Sender<Waiting>,
     in_flight: Arc<Mutex<HashSet<(Uuid, Uuid)>>>,
     head: Head,
     pool: PgPool,
@@ -95,7 +111,8 @@ impl CommitterHandle {
         let request = Request { caller, command, meta, operation };
         let since = tokio::time::Instant::now();
         let waiting = Waiting { request, reply, since, misses: 0, alone: false, turn: 0 };
-        match self.queue.try_send(waiting) {
+        let queue = if waiting.is_long() { &self.long } else { &self.queue };
+        match queue.try_send(waiting) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => return Err(SubmitError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(stopping()),
@@ -208,6 +225,7 @@ impl Committer {
         stop: &CancellationToken,
     ) -> Result<(CommitterHandle, tokio::task::JoinHandle<()>), pool::StoreError> {
         let (sender, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
+        let (long, long_queue) = mpsc::channel(LONG_MAX_COMMANDS);
         let head = Head::default();
         // A batch that cannot have a lock fails, and is tried again, rather than hang.
         // All it sends are lookups by key: they are planned once, not for every batch, and never as the table was small.
@@ -216,20 +234,27 @@ impl Committer {
             ("plan_cache_mode", "force_generic_plan"),
             ("enable_seqscan", "off"),
         ]);
-        let committer = Self {
+        let committer = |queue| Self {
             queue,
             waiting: VecDeque::new(),
             turns: Turns::new(),
-            options,
+            options: options.clone(),
             connection: None,
             head: head.clone(),
             limits,
             clock: clock.clone(),
         };
         tokio::spawn(watchdog::run(pool.clone(), stop.clone()));
-        let task = tokio::spawn(committer.run(stop.clone()));
+        let other = tokio::spawn(committer(long_queue).run(stop.clone()));
+        let main = committer(queue).run(stop.clone());
+        let task = tokio::spawn(async move {
+            main.await;
+            if let Err(error) = other.await {
+                tracing::error!(%error, "the committer of long commands ended");
+            }
+        });
         let in_flight = Arc::default();
-        Ok((CommitterHandle { queue: sender, in_flight, head, pool, limits, clock }, task))
+        Ok((CommitterHandle { queue: sender, long, in_flight, head, pool, limits, clock }, task))
     }
 
     async fn run(mut self, stop: CancellationToken) {
@@ -462,38 +487,8 @@ fn stream_name(waiting: &Waiting) -> Option<lock::LockName> {
     }
 }
 
-/// SQLSTATE 55P03: the lock was not to be had within the connection's `lock_timeout`.
-fn is_lock_timeout(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "55P03")
-}
-
 fn refuse(round: Vec<Waiting>, why: &str) {
     for waiting in round {
         let _ = waiting.reply.send(Err(SubmitError::Unavailable(why.to_owned())));
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
-    /// The connection or the server: another try may work.
-    Passing,
-    /// The batch itself.
-    Lasting,
-}
-
-/// SQLSTATE classes 08 (connection), 40 (rollback), 53 (resources), 55 (not in
-/// the right state: a lock was not to be had), 57 (the operator stepped in) and
-/// 58 (system) pass; the rest lies in the batch.
-fn failure(error: &AppendError) -> Failure {
-    match error {
-        AppendError::Database(sqlx::Error::Database(error)) => {
-            match error.code().as_deref().map(|code| &code[..2]) {
-                Some("08" | "40" | "53" | "55" | "57" | "58") => Failure::Passing,
-                _ => Failure::Lasting,
-            }
-        }
-        AppendError::Database(sqlx::Error::ColumnDecode { .. } | sqlx::Error::Encode(_))
-        | AppendError::Answer(_) => Failure::Lasting,
-        AppendError::Database(_) => Failure::Passing,
     }
 }

@@ -6,6 +6,7 @@ mod batch;
 pub mod committer;
 mod decide;
 mod edge;
+mod failure;
 pub mod head;
 mod load;
 mod lock;

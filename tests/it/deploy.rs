@@ -17,6 +17,7 @@ mod render;
 #[cfg(feature = "failpoints")]
 mod replicas;
 mod stray;
+mod zones;
 
 use std::time::{Duration, Instant};
 

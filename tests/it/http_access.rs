@@ -11,13 +11,14 @@ use crate::support::{Answer, TestApi, eventually};
 
 pub type Row = (&'static str, &'static str, Value, u16);
 
-/// The part of [`matrix`] that is about members of a domain, and about what edges serve.
+/// The part of [`matrix`] that is about members of a domain, zone files, and what edges serve.
 fn sites() -> Vec<Row> {
     vec![
         ("get", "/api/domains/{d}/members", Value::Null, 404),
         ("get", "/api/domains/{d}/members/{user}", Value::Null, 404),
         ("put", "/api/domains/{d}/members/{user}", json!({"role": "viewer"}), 404),
         ("delete", "/api/domains/{d}/members/{user}", Value::Null, 404),
+        ("post", "/api/domains/{d}/zone?mode=merge", Value::Null, 404),
         ("get", "/api/domains/{d}/hostnames", Value::Null, 404),
         ("get", "/api/domains/{d}/hostnames/{name}", Value::Null, 404),
         (

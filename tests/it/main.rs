@@ -21,6 +21,7 @@ mod http_once;
 mod http_schema;
 mod http_values;
 mod http_walk;
+mod http_zone;
 mod imperative;
 mod log;
 mod log_crash;

@@ -41,6 +41,8 @@ pub enum FaultCode {
     SingleRecordOnly,
     /// A null MX beside another MX.
     NullMxNotAlone,
+    /// Services of SVCB or HTTPS beside an alias of them.
+    MixedServiceModes,
     /// A name under which the public registers names.
     PublicSuffix,
     /// A name with fewer labels than a tenant's domain needs.
@@ -66,6 +68,7 @@ impl FaultCode {
             Self::EmptyRrset => "empty_rrset",
             Self::SingleRecordOnly => "single_record_only",
             Self::NullMxNotAlone => "null_mx_not_alone",
+            Self::MixedServiceModes => "mixed_service_modes",
             Self::PublicSuffix => "public_suffix",
             Self::TooFewLabels => "too_few_labels",
             Self::AdministratorsOnly => "administrators_only",

@@ -105,6 +105,18 @@ impl OwnerName {
         }
     }
 
+    /// The owner that an absolute name is in the zone.
+    pub(crate) fn of_labels(labels: &[Vec<u8>], zone: &DomainName) -> Result<Self, DnsFault> {
+        match strip_zone(labels, zone) {
+            Some(below) => Ok(Self::from_labels(below)),
+            None => {
+                let name = label::print(labels);
+                let detail = format!("{} is out of zone: it is not in {zone}", shown(&format!("{name}.")));
+                Err(DnsFault::new(FaultCode::OutsideZone, detail))
+            }
+        }
+    }
+
     /// The owner of a sort key.
     pub fn from_key(key: &str) -> Result<Self, DnsFault> {
         if key.is_empty() {

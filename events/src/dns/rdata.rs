@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use super::fault::{DnsFault, FaultCode, shown};
-use super::layout::{self, Row, Tokens};
+use super::fault::{DnsFault, shown};
+use super::field::{Names, Tokens};
+use super::layout::{self, Row};
 use super::name::DomainName;
 use super::rrtype::RrType;
 use super::token::{self, RDATA_OCTETS, Token};
@@ -25,32 +26,52 @@ pub struct Rdata {
 impl Rdata {
     /// Reads one value in presentation format. Names must be absolute; `zone` serves to show how.
     pub fn parse(ty: RrType, text: &str, zone: &DomainName) -> Result<Self, DnsFault> {
-        Self::read(ty, text, Some(zone))
+        row(ty)?;
+        Self::read(ty, token::split(text)?, Names::Absolute(Some(zone)))
+    }
+
+    /// Reads one value of a zone file from its tokens: `origin` follows names without a final dot.
+    pub(crate) fn of_zone_file(
+        ty: RrType,
+        tokens: Vec<Token<'_>>,
+        origin: &[Vec<u8>],
+    ) -> Result<Self, DnsFault> {
+        Self::read(ty, tokens, Names::Under(origin))
     }
 
     /// Reads one value from its octets, which must be uncompressed and nothing more than the value.
     pub fn from_wire(ty: RrType, wire: &[u8]) -> Result<Self, DnsFault> {
+        let row = row(ty)?;
+        let text = print(row, wire)?;
+        if row.is_opaque() {
+            check_length(wire)?;
+            return Ok(Self { ty, wire: wire.into(), text: text.into() });
+        }
         // The text goes through the same checks as that of anybody, and its names come out in lower case.
-        Self::read(ty, &print(row(ty)?, wire)?, None)
+        let read = Self::read(ty, token::split(&text)?, Names::Absolute(None))?;
+        if !read.wire.eq_ignore_ascii_case(wire) {
+            return Err(DnsFault::rdata(format!("the octets are not in the one form that {ty} has")));
+        }
+        Ok(read)
     }
 
-    fn read(ty: RrType, text: &str, zone: Option<&DomainName>) -> Result<Self, DnsFault> {
+    fn read(ty: RrType, tokens: Vec<Token<'_>>, names: Names<'_>) -> Result<Self, DnsFault> {
         let row = row(ty)?;
-        let tokens = token::split(text)?;
         if let [Token { text: GENERIC, quoted: false }, rest @ ..] = tokens.as_slice() {
             return Self::from_wire(ty, &generic_octets(rest)?);
         }
-        let mut tokens = Tokens::new(tokens, zone);
+        if !row.has_parameters() {
+            token::refuse_quotes_within(&tokens)?;
+        }
+        let mut tokens = Tokens::new(tokens, names);
         let mut wire = Vec::new();
         for field in row.fields {
             field.scan(&mut tokens, &mut wire)?;
         }
         tokens.finish()?;
-        if wire.len() > RDATA_OCTETS {
-            return Err(DnsFault::rdata(format!(
-                "the value has {} octets: one record has at most {RDATA_OCTETS}",
-                wire.len()
-            )));
+        check_length(&wire)?;
+        if let Some(check) = row.check {
+            check(&wire)?;
         }
         let text = print(row, &wire)?;
         Ok(Self { ty, wire: wire.into(), text: text.into() })
@@ -92,8 +113,17 @@ impl fmt::Debug for Rdata {
 /// How the type is laid out, if it may be written.
 fn row(ty: RrType) -> Result<&'static Row, DnsFault> {
     ty.writable()?;
-    layout::row(ty.code())
-        .ok_or_else(|| DnsFault::new(FaultCode::UnsupportedType, format!("{ty} records are not supported")))
+    Ok(layout::row(ty.code()).unwrap_or(&layout::UNKNOWN))
+}
+
+fn check_length(wire: &[u8]) -> Result<(), DnsFault> {
+    if wire.len() > RDATA_OCTETS {
+        return Err(DnsFault::rdata(format!(
+            "the value has {} octets: one record has at most {RDATA_OCTETS}",
+            wire.len()
+        )));
+    }
+    Ok(())
 }
 
 /// The canonical text of octets.
@@ -101,6 +131,9 @@ fn print(row: &Row, wire: &[u8]) -> Result<String, DnsFault> {
     let mut text = String::new();
     let mut rest = wire;
     for (n, field) in row.fields.iter().enumerate() {
+        if rest.is_empty() && n > 0 && field.may_be_absent() {
+            break;
+        }
         if n > 0 {
             text.push(' ');
         }
@@ -135,6 +168,7 @@ fn generic_octets(tokens: &[Token<'_>]) -> Result<Vec<u8>, DnsFault> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::FaultCode;
     use super::*;
 
     fn zone() -> DomainName {

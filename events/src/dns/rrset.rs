@@ -10,6 +10,7 @@ use super::layout;
 use super::name::{DomainName, OwnerName};
 use super::rdata::Rdata;
 use super::rrtype::RrType;
+use super::svcb;
 use crate::manager::Manager;
 
 /// The most records in one RRset.
@@ -145,7 +146,7 @@ impl RrSet {
                 }
             }
             if records.len() == input.records.len() {
-                check_set(ty, &mut records, &mut faults);
+                check_set(&owner, ty, &mut records, &mut faults);
             }
         }
         faults.extend(check_comment(input.comment.as_deref()));
@@ -176,7 +177,7 @@ impl RrSet {
             }
         }
         let mut records = records;
-        check_set(ty, &mut records, &mut faults);
+        check_set(&owner, ty, &mut records, &mut faults);
         faults.extend(check_comment(comment.as_deref()));
         if faults.is_empty() { Ok(Self { owner, ty, ttl, records, comment }) } else { Err(faults) }
     }
@@ -189,6 +190,11 @@ impl RrSet {
         zone: &DomainName,
     ) -> Result<Self, Vec<DnsFault>> {
         Self::new(owner, ty, &RrSetInput::from(body.clone()), zone)
+    }
+
+    /// The same with another comment, one that an RRset had already.
+    pub(crate) fn with_comment(self, comment: Option<String>) -> Self {
+        Self { comment, ..self }
     }
 
     /// The body for events and answers, which nobody owns yet.
@@ -233,7 +239,7 @@ fn too_many(count: usize) -> DnsFault {
 }
 
 /// Sorts and folds the records, and tells what the set as a whole may not be.
-fn check_set(ty: RrType, records: &mut Vec<Rdata>, faults: &mut Vec<DnsFault>) {
+fn check_set(owner: &OwnerName, ty: RrType, records: &mut Vec<Rdata>, faults: &mut Vec<DnsFault>) {
     records.sort_unstable();
     records.dedup();
     let mut fault = |code, detail: String| faults.push(DnsFault::new(code, detail).at(FaultPlace::Records));
@@ -262,6 +268,18 @@ fn check_set(ty: RrType, records: &mut Vec<Rdata>, faults: &mut Vec<DnsFault>) {
             "`.` says that the name takes no mail (RFC 7505): leave it out, or the other MX records"
                 .to_owned(),
         );
+    }
+    let aliases = records.iter().filter(|rdata| svcb::is_alias(rdata)).count();
+    if svcb::TYPES.contains(&ty) && records.len() > 1 && aliases > 0 {
+        fault(
+            FaultCode::MixedServiceModes,
+            "an alias (priority 0) stands alone (RFC 9460, 2.4.2): leave it out, or the others".to_owned(),
+        );
+    }
+    if svcb::TYPES.contains(&ty) && svcb::is_resolver(owner) {
+        for (index, rdata) in records.iter().enumerate() {
+            faults.extend(svcb::check_resolver(rdata).map(|found| found.at(FaultPlace::Record(index))));
+        }
     }
     if records.len() > RRSET_RECORDS {
         faults.push(too_many(records.len()));

@@ -117,23 +117,28 @@ impl RrType {
         if self.is_meta() {
             return refuse(format!("{self} is a type of queries, not of records"));
         }
-        if layout::row(self.0).is_none() {
+        if layout::row(self.0).is_none() && self.has_name() {
             return refuse(format!(
-                "{self} records are not supported; the supported types are {}",
+                "{self} records are not supported; the supported types are {}, and types without a name as `TYPEnnn`",
                 layout::mnemonics()
             ));
         }
         Ok(())
     }
 
-    /// Every type that may be written.
+    /// Whether the type is called by a name and not by its number.
+    fn has_name(self) -> bool {
+        PRIVATE.iter().any(|(code, _)| *code == self.0) || Rtype::from_int(self.0).to_mnemonic_str().is_some()
+    }
+
+    /// Every type with a name that may be written.
     pub fn all_writable() -> impl Iterator<Item = Self> {
         layout::TABLE.iter().map(|row| Self(row.code)).filter(|ty| ty.writable().is_ok())
     }
 
-    /// Whether the number is kept for queries and transport (RFC 6895, 3.1), or is zero.
+    /// Whether the number is kept for queries and transport (RFC 6895, 3.1), or is the first or the last one.
     const fn is_meta(self) -> bool {
-        matches!(self.0, 0 | 41 | 128..=255)
+        matches!(self.0, 0 | 41 | 128..=255 | u16::MAX)
     }
 }
 
@@ -209,9 +214,15 @@ mod tests {
     }
 
     #[test]
-    fn nine_types_are_written() {
+    fn the_types_that_are_written() {
         let all: Vec<_> = RrType::all_writable().map(|ty| ty.mnemonic().into_owned()).collect();
-        assert_eq!(all, ["A", "NS", "CNAME", "PTR", "MX", "TXT", "AAAA", "SRV", "CAA"]);
+        let known = "A NS CNAME PTR HINFO MX TXT RP AFSDB X25 ISDN RT PX AAAA LOC SRV NAPTR KX CERT DNAME APL DS SSHFP \
+                     IPSECKEY DHCID TLSA SMIMEA CDS CDNSKEY OPENPGPKEY CSYNC SVCB HTTPS SPF NID L32 L64 LP EUI48 EUI64 \
+                     URI CAA";
+        assert_eq!(all.join(" "), known);
+        for unknown in ["TYPE65280", "TYPE1000", "type65281"] {
+            assert_eq!(RrType::parse(unknown).unwrap().writable(), Ok(()), "{unknown}");
+        }
     }
 
     #[test]
@@ -244,9 +255,10 @@ mod tests {
             "TYPE0",
             "TYPE128",
             "TYPE255",
-            "TYPE65280",
+            "TYPE65535",
             "NULL",
-            "HTTPS",
+            "ALIAS",
+            "TYPE65401",
         ] {
             let ty = RrType::parse(input).unwrap_or_else(|fault| panic!("{input}: {fault}"));
             let fault = ty.writable().expect_err(input);

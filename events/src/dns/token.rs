@@ -79,10 +79,14 @@ fn quoted(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
 fn bare(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
     let mut escaped = false;
     let mut end = text.len();
+    let mut last = ' ';
     for (at, c) in text.char_indices() {
+        let before = std::mem::replace(&mut last, c);
         match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
+            // A value of a parameter goes to its closing quote.
+            '"' if before == '=' => return with_quoted_value(text, at),
             ' ' | '\t' => {
                 end = at;
                 break;
@@ -98,9 +102,7 @@ fn bare(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
                 )));
             }
             '"' => {
-                return Err(DnsFault::rdata(
-                    "a quote in the middle of a word: put the whole string in quotes, or write `\\\"`",
-                ));
+                return Err(quote_within());
             }
             _ => {}
         }
@@ -109,6 +111,32 @@ fn bare(text: &str) -> Result<(Token<'_>, &str), DnsFault> {
         return Err(DnsFault::rdata("a backslash at the end escapes nothing: write `\\\\`"));
     }
     Ok((Token { text: &text[..end], quoted: false }, &text[end..]))
+}
+
+/// A word up to the quote at `at`, and the quoted value behind it, as one token.
+fn with_quoted_value(text: &str, at: usize) -> Result<(Token<'_>, &str), DnsFault> {
+    let (value, tail) = quoted(text.get(at + 1..).unwrap_or_default())?;
+    if !matches!(tail.chars().next(), None | Some(' ' | '\t')) {
+        return Err(DnsFault::rdata(format!(
+            "{} follows a quoted value at once: put a blank between",
+            shown(tail)
+        )));
+    }
+    let end = at + value.text.len() + 2;
+    Ok((Token { text: text.get(..end).unwrap_or_default(), quoted: false }, tail))
+}
+
+/// Refuses words with a value in quotes, where the type has no parameters.
+pub(crate) fn refuse_quotes_within(tokens: &[Token<'_>]) -> Result<(), DnsFault> {
+    let holds = |token: &&Token<'_>| !token.quoted && token.text.contains("=\"");
+    match tokens.iter().find(holds) {
+        None => Ok(()),
+        Some(_) => Err(quote_within()),
+    }
+}
+
+fn quote_within() -> DnsFault {
+    DnsFault::rdata("a quote in the middle of a word: put the whole string in quotes, or write `\\\"`")
 }
 
 /// The octets that a token stands for.

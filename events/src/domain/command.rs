@@ -4,6 +4,7 @@
 use super::cache::CachePatch;
 use super::certificate::NewCertificate;
 use super::hostname::{HostnameBody, excluded_by_proxy, origin_owners};
+use super::import::ZoneImport;
 use super::rollback::{Past, Rollback};
 use super::undo::Undo;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
@@ -134,6 +135,8 @@ pub enum DomainCommand {
     },
     /// Change many RRsets atomically, judged at the end state.
     ChangeRrsets(Vec<RrsetChange>),
+    /// Take a zone text in, whole.
+    ImportZone(Box<ZoneImport>),
     /// Proxy a name (`PUT` on a hostname).
     PutHostname {
         /// The name.
@@ -197,6 +200,7 @@ impl DomainCommand {
             Self::PutRrset(rrset) => vec![rrset.owner()],
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
+            Self::ImportZone(import) => import.changes.iter().map(RrsetChange::owner).collect(),
             Self::DeleteHostname { .. }
             | Self::WithdrawHostname { .. }
             | Self::PatchCache(_)
@@ -244,7 +248,7 @@ impl DomainCommand {
 
     /// Whether the decision depends on the platform's generation: it tells an SOA serial.
     pub fn needs_generation(&self) -> bool {
-        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore)
+        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore | Self::ImportZone(_))
     }
 
     /// What of the site the decision must see.
@@ -255,6 +259,9 @@ impl DomainCommand {
             Self::PutRrset(rrset) => needs.beside(rrset.owner(), rrset.rr_type()),
             Self::ChangeRrsets(changes) => {
                 changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));
+            }
+            Self::ImportZone(import) => {
+                import.changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));
             }
             Self::PutHostname { owner, body } => {
                 needs.proxying(owner, body, zone);
@@ -303,20 +310,22 @@ impl SiteNeeds {
 
 /// What a change says of zone cuts needs more than the owners it touches.
 impl DomainCommand {
-    /// The owners above those that get records, the apex left out: a zone cut at one of them hides the records.
+    /// The owners above those that get records: a zone cut or a DNAME at one of them hides the records.
     pub fn above(&self) -> impl Iterator<Item = OwnerName> {
-        self.gets_records().flat_map(|(owner, _)| owner.ancestors())
+        self.gets_records().flat_map(|(owner, _)| owner.ancestors().chain(std::iter::once(OwnerName::apex())))
     }
 
-    /// The owners that get NS records: they hide what is below them.
+    /// The owners that get NS or DNAME records: they hide what is below them.
     pub fn cuts(&self) -> impl Iterator<Item = &OwnerName> {
-        self.gets_records().filter(|(_, rrtype)| *rrtype == RrType::NS).map(|(owner, _)| owner)
+        let hides = |rrtype| matches!(rrtype, RrType::NS | RrType::DNAME);
+        self.gets_records().filter(move |(_, rrtype)| hides(*rrtype)).map(|(owner, _)| owner)
     }
 
     fn gets_records(&self) -> impl Iterator<Item = (&OwnerName, RrType)> {
         let (one, many) = match self {
             Self::PutRrset(rrset) => (Some((rrset.owner(), rrset.rr_type())), [].as_slice()),
             Self::ChangeRrsets(changes) => (None, changes.as_slice()),
+            Self::ImportZone(import) => (None, import.changes.as_slice()),
             _ => (None, [].as_slice()),
         };
         let past = self.past().into_iter().flat_map(Past::rrsets).filter(|(.., was_there)| *was_there);

@@ -3,7 +3,7 @@
 use super::command::{DomainCommand, DomainPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, certificate, hostname, permit, rollback, rrsets, undo};
+use super::{cache, certificate, hostname, import, permit, rollback, rrsets, undo};
 use crate::actor::Caller;
 use crate::dns::{OwnerName, RrSetBody, RrType};
 use crate::envelope::NewEvent;
@@ -126,6 +126,7 @@ fn judged(view: &DomainView, command: &DomainCommand, context: &Context<'_>) -> 
             check(context.precondition, Some(domain.revision))?;
             rrsets::change(view, changes, rrsets::Origin::Batch, context)
         }
+        DomainCommand::ImportZone(asked) => import::decide(view, asked, context),
         DomainCommand::PutHostname { owner, body } => hostname::put(view, owner, body, context),
         DomainCommand::DeleteHostname { owner } => hostname::delete(view, owner, context),
         DomainCommand::WithdrawHostname { owner, leaving } => {
@@ -219,7 +220,7 @@ fn settings(view: &DomainView, patch: &DomainPatch, context: &Context<'_>) -> Re
 }
 
 /// By how much the base rises so that the next serial is at least the floor. A floor that is behind raises nothing.
-fn raised(view: &DomainView, floor: u32, context: &Context<'_>) -> Result<u32, Reject> {
+pub(super) fn raised(view: &DomainView, floor: u32, context: &Context<'_>) -> Result<u32, Reject> {
     let domain = &view.state;
     let current = domain.serial(domain.revision, context.generation);
     let next = domain.serial(domain.revision.next(), context.generation);
@@ -339,7 +340,9 @@ pub(super) fn change_fault(
 ) -> Fault {
     match origin {
         rrsets::Origin::One => Fault::at("", code, detail),
-        rrsets::Origin::Batch => Fault::at(format!("/changes/{index}"), code, detail),
+        rrsets::Origin::Batch | rrsets::Origin::Import => {
+            Fault::at(format!("/changes/{index}"), code, detail)
+        }
         rrsets::Origin::Rollback => Fault::at("/revision", code, detail),
     }
 }

@@ -9,6 +9,7 @@ mod cuts;
 mod decide;
 pub mod destination;
 mod hostname;
+mod import;
 mod merge;
 mod origin;
 mod permit;
@@ -32,6 +33,7 @@ pub use hostname::{
     Backup, BackupInput, Health, HealthInput, HostnameBody, HostnameDeleted, HostnameInput, HostnameReplaced,
     HostnameWithdrawn,
 };
+pub use import::{Comparison, ImportMode, ZoneImport};
 pub use origin::{Origin, OriginInput, Scheme};
 pub use permit::permitted;
 pub use retention::{Milestone, NEUTRAL_TYPES, Retention, RevisionFacts, Standing, standings};
@@ -53,6 +55,8 @@ pub const LABEL_VALUE_MAX_BYTES: usize = 255;
 pub const EXTERNAL_ID_MAX_BYTES: usize = 255;
 /// Changes of one batch, at most.
 pub const BATCH_MAX_CHANGES: usize = 5_000;
+/// RRsets that one zone text changes in one revision, at most.
+pub const IMPORT_MAX_CHANGES: usize = 50_000;
 /// RRsets from which on deleting more than half of them is guarded.
 pub const MASS_DELETE_FLOOR_RRSETS: i64 = 20;
 /// Purges of one domain that have not ended, at most.

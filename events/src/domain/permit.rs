@@ -37,6 +37,14 @@ pub fn permitted(state: &DomainState, command: &DomainCommand, caller: &Caller) 
         DomainCommand::ChangeRrsets(changes) if !changes.is_empty() => {
             return records(state, caller, changes.iter().map(|change| (change.owner(), change.rrtype())));
         }
+        DomainCommand::ImportZone(import) => {
+            if actor::decide(caller, Verb::Read, Resource::Domain(domain)) == Access::Hidden {
+                return hidden(state);
+            }
+            writes_anything(domain, caller)?;
+            let changes = import.changes.iter().map(|change| (change.owner(), change.rrtype()));
+            return records(state, caller, changes);
+        }
         // What it changes is known when it is decided; until then it must be somebody who may write something here.
         DomainCommand::Rollback(_) => {
             return match actor::decide(caller, Verb::Read, Resource::Domain(domain)) {

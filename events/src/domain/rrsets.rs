@@ -12,11 +12,12 @@ use crate::event::{Event, RrsetDeleted, RrsetReplaced};
 use crate::reject::{Fault, Guard, Reject};
 use std::collections::BTreeMap;
 
-/// Where the changes come from: a single RRset's route, a batch, or a rollback.
+/// Where the changes come from: a single RRset's route, a batch, a zone text, or a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     One,
     Batch,
+    Import,
     Rollback,
 }
 
@@ -24,6 +25,8 @@ pub(super) enum Origin {
 /// the last change that touched it.
 pub(super) type Touched = BTreeMap<(OwnerKey, RrType), (OwnerName, Option<RrSetBody>, usize)>;
 
+/// A digest of the keys of a zone below.
+const DS: RrType = RrType::from_code(43);
 /// TTL of an RRset that `add` makes without naming one.
 const DEFAULT_TTL_SECONDS: i64 = 3_600;
 
@@ -41,11 +44,23 @@ pub(super) fn change(
             format!("a batch holds at most {BATCH_MAX_CHANGES} changes"),
         )]));
     }
+    change_with(view, changes, origin, None, context)
+}
+
+/// The same of any size, with what else changes in the same revision.
+pub(super) fn change_with(
+    view: &DomainView,
+    changes: &[RrsetChange],
+    origin: Origin,
+    also: Option<Event>,
+    context: &Context<'_>,
+) -> Result<Decided, Reject> {
     let mut faults = Vec::new();
     let touched = apply(view, changes, origin, context, &mut faults);
     rules(view, &touched, origin, &mut faults);
     a_labels(changes, origin, &mut faults);
-    let Settled { events, guards, warnings } = settle(view, touched, origin, faults, context)?;
+    let Settled { mut events, guards, warnings } = settle(view, touched, origin, faults, context)?;
+    events.extend(also);
     if events.is_empty() {
         return Ok(Decided::Unchanged { revision: view.state.revision });
     }
@@ -58,6 +73,7 @@ pub(super) fn change(
 /// Every rule about what may stand beside what.
 pub(super) fn rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
     owner_rules(view, touched, origin, faults);
+    redirect_rules(view, touched, origin, faults);
     proxy_rules(view, touched, origin, faults);
 }
 
@@ -278,6 +294,15 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
         if owner.is_apex() && *rrtype == RrType::NS {
             fault(*index, "apex_ns", APEX_NS.into());
         }
+        if owner.is_apex() && *rrtype == DS {
+            let detail = "a DS belongs to the zone above this one: give it to the registry".to_owned();
+            fault(*index, "ds_at_apex", detail);
+        }
+        if owner.is_wildcard() && *rrtype == RrType::DNAME {
+            let detail =
+                "a DNAME needs a name of its own: at a wildcard it means nothing (RFC 4592)".to_owned();
+            fault(*index, "dname_at_wildcard", detail);
+        }
         if owner.is_wildcard() && *rrtype == RrType::NS {
             fault(
                 *index,
@@ -290,9 +315,7 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             None => view.get(key, other).is_some(),
         };
         let stored = view.rrsets.get(key).into_iter().flat_map(|types| types.keys().copied());
-        let others = stored
-            .chain(touched.keys().filter(|(k, _)| k == key).map(|(_, t)| *t))
-            .filter(|other| *other != *rrtype && exists(*other));
+        let others = stored.chain(at_owner(touched, key)).filter(|other| *other != *rrtype && exists(*other));
         let others: std::collections::BTreeSet<RrType> = others.collect();
         if *rrtype == RrType::CNAME && !others.is_empty() {
             let names: Vec<String> = others.iter().map(ToString::to_string).collect();
@@ -307,6 +330,62 @@ fn owner_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             );
         }
     }
+}
+
+/// RFC 6672 section 2.4: a DNAME redirects every name below its own, so nothing stands there.
+fn redirect_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mut Vec<Fault>) {
+    let mut fault_at = |index, code, detail| faults.push(change_fault(origin, index, code, detail));
+    let redirects = |name: &OwnerName| {
+        let key = (name.key(), RrType::DNAME);
+        match touched.get(&key) {
+            Some((_, body, _)) => body.is_some(),
+            None => view.get(&key.0, key.1).is_some(),
+        }
+    };
+    for ((key, rrtype), (owner, body, index)) in touched {
+        if body.is_none() {
+            continue;
+        }
+        let apex = (!owner.is_apex()).then(OwnerName::apex);
+        if let Some(above) = owner.ancestors().chain(apex).find(redirects) {
+            let detail = format!("{above} is a DNAME: it redirects every name below it, {owner} too");
+            fault_at(*index, "below_dname", detail);
+        }
+        if *rrtype == RrType::DNAME && owner.is_apex() && below_apex(view, touched) > 0 {
+            let detail =
+                "names stand below the apex, which a DNAME would redirect: delete them first".to_owned();
+            fault_at(*index, "dname_hides", detail);
+        }
+        if *rrtype == RrType::DNAME {
+            // What the change touches below is told there.
+            let stays = |(other, rrtype): &&(OwnerKey, RrType)| {
+                other != key && !touched.contains_key(&(other.clone(), *rrtype))
+            };
+            if let Some((below, rrtype)) = view.below.get(key).into_iter().flatten().find(stays) {
+                let below = OwnerName::from_key(below.as_str())
+                    .map_or_else(|_| below.as_str().to_owned(), String::from);
+                let detail = format!(
+                    "{below} {rrtype} stands below {owner}, which a DNAME would redirect: delete it first"
+                );
+                fault_at(*index, "dname_hides", detail);
+            }
+        }
+    }
+}
+
+/// RRsets below the apex that a change leaves as they are.
+fn below_apex(view: &DomainView, touched: &Touched) -> i64 {
+    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    let apex = OwnerName::apex().key();
+    let at_apex = view.rrsets.get(&apex).map_or(0, |types| count(types.len()));
+    let touched = touched.keys().filter(|(key, rrtype)| *key != apex && view.get(key, *rrtype).is_some());
+    view.state.rrsets - at_apex - count(touched.count())
+}
+
+/// The types that a change touches at an owner.
+fn at_owner<'t>(touched: &'t Touched, key: &OwnerKey) -> impl Iterator<Item = RrType> + use<'t> {
+    let (first, last) = (RrType::from_code(0), RrType::from_code(u16::MAX));
+    touched.range((key.clone(), first)..=(key.clone(), last)).map(|((_, rrtype), _)| *rrtype)
 }
 
 /// What answers for a proxied name is derived, so nothing else may; and what is proxied lies in this zone, so no cut
@@ -334,7 +413,9 @@ fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
             RrType::DNAME => other.is_below(key),
             _ => false,
         };
-        if let Some(hidden) = view.hostnames.values().find(|stored| hides(&stored.owner.key())) {
+        let hidden = matches!(*rrtype, RrType::NS | RrType::DNAME)
+            .then(|| view.hostnames.values().find(|stored| hides(&stored.owner.key())));
+        if let Some(hidden) = hidden.flatten() {
             let detail =
                 format!("{} is proxied and would lie at or below the cut: delete it first", hidden.owner);
             faults.push(change_fault(origin, *index, "hostname_conflict", detail));

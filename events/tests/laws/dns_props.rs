@@ -89,6 +89,23 @@ fn rdata_text() -> impl Strategy<Value = String> {
         "@",
         "é",
         "\\",
+        "13",
+        "RSASHA256",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF",
+        "AQNR",
+        "00-00-5e-00-53-01",
+        "0014:4fff:FF20:ee64",
+        "52 22 23.5 N 4 53 32 E -2.00m",
+        "1m 15m",
+        "1:192.0.2.0/24",
+        "!2:2001:db8::/32",
+        "NS AAAA TYPE1234",
+        "alpn=h3,h2",
+        "alpn=\"a\\\\,b,c\"",
+        "port=443",
+        "key667=\"a b\"",
+        "mandatory=port",
+        "ipv6hint=2001:db8::1",
     ]);
     prop_oneof![vec(piece, 0..8).prop_map(|pieces| pieces.join(" ")), "\\PC{0,40}", any::<String>()]
 }
@@ -102,7 +119,9 @@ proptest! {
             prop_assert_eq!(Rdata::parse(ty, rdata.as_text(), &zone()), Ok(rdata.clone()));
             prop_assert_eq!(Rdata::from_wire(ty, rdata.wire()), Ok(rdata.clone()));
             let second_opinion = dns_oracle::octets(ty, rdata.as_text());
-            prop_assert_eq!(second_opinion.as_deref(), Some(rdata.wire()), "{:?}", rdata);
+            if dns_oracle::knows(ty, rdata.as_text()) {
+                prop_assert_eq!(second_opinion.as_deref(), Some(rdata.wire()), "{:?}", rdata);
+            }
             prop_assert!(rdata.as_text().bytes().all(|octet| octet == b' ' || octet.is_ascii_graphic()));
         }
     }

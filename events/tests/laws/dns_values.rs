@@ -19,19 +19,24 @@ enum Instead {
     ZoneRule,
 }
 
-const DIFFERENT: [(&str, Instead, &str); 7] = [
+const DIFFERENT: [(&str, Instead, &str); 9] = [
     (
         "V0075",
         Instead::Accept("000a0e786e2d2d6d6e6368656e2d337961076578616d706c65036e657400"),
         "U-labels are taken and stored as A-labels",
     ),
     ("V0323", Instead::ZoneRule, "no CNAME at the apex: SOA and NS stand there"),
+    ("V0324", Instead::ZoneRule, "no DS at the apex"),
     ("V0326", Instead::ZoneRule, "NS at a wildcard"),
+    ("V0327", Instead::ZoneRule, "DNAME at a wildcard"),
     ("V0329", Instead::RefuseOwner(FaultCode::InvalidName), "`*` is the whole leftmost label or nothing"),
     ("V0334", Instead::Accept("0178"), "U-labels are taken and stored as A-labels"),
     ("V0345", Instead::Fold, "duplicates after canonicalization are one record"),
     ("V0346", Instead::Fold, "duplicates after canonicalization are one record"),
 ];
+
+/// Types whose values are names and numbers alone.
+const NAMED: [&str; 12] = ["NS", "CNAME", "PTR", "MX", "SRV", "DNAME", "RP", "AFSDB", "RT", "KX", "LP", "PX"];
 
 struct Row<'t> {
     id: &'t str,
@@ -87,7 +92,7 @@ fn check_octets(row: &Row<'_>, rdata: &Rdata, expected: &str) -> Result<(), Stri
         None => hex::encode(rdata.wire()),
     };
     // Names without case; the text of strings is compared as it is.
-    let named = ["NS", "CNAME", "PTR", "MX", "SRV"].contains(&&*rdata.rr_type().mnemonic());
+    let named = NAMED.contains(&&*rdata.rr_type().mnemonic());
     let expected = match hex::decode(expected) {
         Ok(octets) if named => hex::encode(octets.to_ascii_lowercase()),
         _ => expected.to_owned(),
@@ -99,6 +104,7 @@ fn check_octets(row: &Row<'_>, rdata: &Rdata, expected: &str) -> Result<(), Stri
         return Err(format!("{}: {:?} does not read back", row.id, rdata));
     }
     match dns_oracle::octets(rdata.rr_type(), rdata.as_text()) {
+        _ if !dns_oracle::knows(rdata.rr_type(), rdata.as_text()) => Ok(()),
         Some(octets) if octets == rdata.wire() => Ok(()),
         other => Err(format!("{}: a zone file reader makes {other:?} of {rdata:?}", row.id)),
     }
@@ -183,7 +189,9 @@ fn real_values() {
             }
             None if row.ty == "@ttl" => check_ttl(row),
             None if !writable => check_unwritable(row),
-            None if ["dup-in-set", "single-in-set", "null-mx-mixed", "empty-set"].contains(&row.fault) => {
+            None if ["dup-in-set", "single-in-set", "null-mx-mixed", "svcb-mixed-mode", "empty-set"]
+                .contains(&row.fault) =>
+            {
                 check_list(row)
             }
             None => check_value(row),
@@ -192,5 +200,5 @@ fn real_values() {
     }
     assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
     // The table was really read, and the rows of the supported types with it.
-    assert!(rows.len() > 340 && written > 150, "{} rows, {written} of supported types", rows.len());
+    assert!(rows.len() > 340 && written > 320, "{} rows, {written} of supported types", rows.len());
 }

@@ -9,6 +9,7 @@ mod derived;
 mod plan;
 mod render;
 mod row;
+mod spelling;
 pub mod sql;
 
 pub use checksum::SetHash;

@@ -3,11 +3,12 @@
 //! What must hold for each owner name of the zone:
 //!   * the apex has the SOA and the NS set of the platform beside its own RRsets;
 //!   * a name without RRsets that has names below it is an empty non-terminal: one row with type NULL;
-//!   * at a zone cut (NS below the apex) the NS rows have `auth` false and keep their sort key, everything else there
-//!     and everything below has `auth` false and no sort key;
+//!   * at a zone cut (NS below the apex) the NS rows have `auth` false and keep their sort key, a DS is as anywhere else,
+//!     everything else there and everything below has `auth` false and no sort key;
 //!   * the same owners give the same rows in the same order, whether rendered alone or with their whole zone.
 
 use super::row::Row;
+use super::spelling::spelled;
 use headwater_events::dns::{DomainName, OwnerKey, RrType};
 use headwater_events::event::DnsIdentity;
 use std::borrow::Cow;
@@ -30,6 +31,9 @@ pub struct Owner {
     /// Whether any owner below it has an RRset. Read only where it has none itself.
     pub has_below: bool,
 }
+
+/// A digest of the keys of a zone below.
+const DS: RrType = RrType::from_code(43);
 
 /// Owners by key. With an owner stand all its ancestors: they tell whether it lies below a cut.
 pub type Owners = BTreeMap<OwnerKey, Owner>;
@@ -151,18 +155,21 @@ fn push_owner(
         let mut all = rrsets.clone();
         all.extend(zone.derived());
         for (rrtype, data) in &all {
-            push_rrset(&name, *rrtype, data, true, Some(key), rows);
+            push_rrset(zone, &name, *rrtype, data, true, Some(key), rows);
         }
         return;
     }
     let cut = rrsets.contains_key(&RrType::NS);
     for (rrtype, data) in rrsets {
-        let ordered = !covered && (!cut || *rrtype == RrType::NS);
-        push_rrset(&name, *rrtype, data, !covered && !cut, ordered.then_some(key), rows);
+        // A DS is the only thing at a cut that this side of it answers (RFC 4035, 2.4).
+        let ours = !covered && (!cut || *rrtype == DS);
+        let ordered = ours || (!covered && *rrtype == RrType::NS);
+        push_rrset(zone, &name, *rrtype, data, ours, ordered.then_some(key), rows);
     }
 }
 
 fn push_rrset(
+    zone: &Zone,
     name: &str,
     rrtype: RrType,
     data: &RrsetData,
@@ -171,10 +178,11 @@ fn push_rrset(
     rows: &mut Vec<Row>,
 ) {
     for content in &data.records {
+        let (rrtype, content) = spelled(rrtype, content, &zone.name);
         rows.push(Row {
             name: name.to_owned(),
-            rrtype: Some(rrtype.mnemonic()),
-            content: Some(content.clone()),
+            rrtype: Some(rrtype),
+            content: Some(content.into_owned()),
             // A TTL has 31 bits (RFC 2181, 8).
             ttl: Some(i32::try_from(data.ttl).unwrap_or(i32::MAX)),
             auth,

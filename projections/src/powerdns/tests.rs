@@ -71,6 +71,7 @@ fn the_table_of_one_zone() {
     put("a.b.w", RrType::A, &["192.0.2.81"]);
     put("c1", RrType::NS, &["ns.c1.example.com."]);
     put("c1", RrType::A, &["192.0.2.76"]);
+    put("c1", RrType::from_code(43), &["1 13 2 aa"]);
     put("ns.x.c1", RrType::A, &["192.0.2.77"]);
     put("c2.x.c1", RrType::NS, &["ns.x.c1.example.com."]);
     let shown: Vec<String> = whole(&zone(7), &model).iter().map(ToString::to_string).collect();
@@ -83,6 +84,7 @@ fn the_table_of_one_zone() {
             "example.com MX 300 10 mail.example.com. auth=true ordername=''",
             "c1.example.com A 300 192.0.2.76 auth=false",
             "c1.example.com NS 300 ns.c1.example.com. auth=false ordername='c1'",
+            "c1.example.com DS 300 1 13 2 aa auth=true ordername='c1'",
             "x.c1.example.com (empty non-terminal) auth=false",
             "c2.x.c1.example.com NS 300 ns.x.c1.example.com. auth=false",
             "ns.x.c1.example.com A 300 192.0.2.77 auth=false",

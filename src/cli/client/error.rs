@@ -84,6 +84,8 @@ pub struct ApiProblem {
     pub detail: String,
     /// `pointer: detail (code)` of every fault.
     faults: Vec<String>,
+    /// How many faults there are, where not all are told.
+    total: Option<u64>,
     guards: Vec<String>,
     current: Option<String>,
     /// Whether the request was to make something that is not there yet.
@@ -111,6 +113,7 @@ impl ApiProblem {
             code: text("code").unwrap_or_default(),
             detail: text("detail").or_else(|| text("title")).unwrap_or_else(foreign),
             faults: listed("errors").map(fault).collect(),
+            total: value.get("faults").and_then(Value::as_u64),
             guards: listed("guards").filter_map(Value::as_str).map(safe).collect(),
             current: value
                 .get("current")
@@ -178,6 +181,10 @@ impl ApiProblem {
 
 fn fault(row: &Value) -> String {
     let text = |name: &str| row.get(name).and_then(Value::as_str).map(safe).unwrap_or_default();
+    // A text has lines and no members; the detail says which.
+    if row.get("line").is_some() {
+        return format!("{} [{}]", text("detail"), text("code"));
+    }
     let pointer = match text("pointer") {
         pointer if pointer.is_empty() => "(whole body)".to_owned(),
         pointer => pointer,
@@ -193,6 +200,10 @@ impl fmt::Display for ApiProblem {
         }
         for fault in &self.faults {
             write!(f, "\n  {fault}")?;
+        }
+        let told = self.faults.len() as u64;
+        if let Some(more) = self.total.and_then(|total| total.checked_sub(told)).filter(|more| *more > 0) {
+            write!(f, "\n  and {more} more")?;
         }
         if let Some(id) = &self.request_id {
             write!(f, "\n  request: {id}")?;

@@ -50,6 +50,8 @@ pub struct Call {
     query: Vec<(String, String)>,
     headers: HeaderMap,
     accept: &'static str,
+    media: &'static str,
+    limit_seconds: u64,
     body: Option<Bytes>,
     /// With what a mutation is recognized again.
     pub key: Option<Uuid>,
@@ -67,7 +69,18 @@ impl Call {
             path.push_str(&encode_segment(segment));
         }
         let (query, headers) = (Vec::new(), HeaderMap::new());
-        Ok(Self { method, path, query, headers, accept: JSON, body: None, key: None })
+        let limit_seconds = REQUEST_LIMIT_SECONDS;
+        Ok(Self {
+            method,
+            path,
+            query,
+            headers,
+            accept: JSON,
+            media: JSON,
+            limit_seconds,
+            body: None,
+            key: None,
+        })
     }
 
     /// A GET.
@@ -118,6 +131,12 @@ impl Call {
     /// Sets a JSON body.
     pub fn json(mut self, body: &Value) -> Self {
         self.body = Some(Bytes::from(body.to_string()));
+        self
+    }
+
+    /// Sets a body of another type, which may take so long.
+    pub fn body(mut self, media: &'static str, body: Vec<u8>, limit_seconds: u64) -> Self {
+        (self.media, self.body, self.limit_seconds) = (media, Some(Bytes::from(body)), limit_seconds);
         self
     }
 
@@ -201,7 +220,7 @@ impl ApiClient {
     /// Sends a request, tries again where that is safe, and reads the answer whole.
     pub async fn send(&self, call: &Call) -> Result<Answer> {
         self.repeat(call, async || {
-            let response = self.once(call, Some(REQUEST_LIMIT_SECONDS)).await?;
+            let response = self.once(call, Some(call.limit_seconds)).await?;
             let is_replayed = response.headers().contains_key("idempotency-replayed");
             let text = read_whole(response).await.map_err(|error| Trouble {
                 error: error.context(format!("the answer to {} broke off", call.shown())),
@@ -271,7 +290,7 @@ impl ApiClient {
             request = request.header("idempotency-key", key.to_string());
         }
         if let Some(body) = &call.body {
-            request = request.header(CONTENT_TYPE, JSON).body(body.clone());
+            request = request.header(CONTENT_TYPE, call.media).body(body.clone());
         }
         if let Some(limit) = limit_seconds {
             request = request.timeout(Duration::from_secs(limit));

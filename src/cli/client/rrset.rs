@@ -103,7 +103,7 @@ pub struct Key {
     domain: String,
     /// The owner name: www, @ for the domain itself, * for a wildcard
     name: String,
-    /// The type: A, AAAA, CAA, CNAME, MX, NS, PTR, SRV, TXT
+    /// The type: A, AAAA, CNAME, HTTPS, MX, TXT and so on; `TYPEnnn` where it has no name
     #[arg(value_name = "TYPE")]
     rrtype: String,
 }

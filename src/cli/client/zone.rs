@@ -1,18 +1,24 @@
-//! `headwater zone`: a domain as a zone file, piece by piece, whatever its size.
+//! `headwater zone`: a domain as a zone file, piece by piece, whatever its size; and a zone file as a domain.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use headwater_events::zonetext::TEXT_MAX_BYTES;
 
 use super::Console;
+use super::error::ClientError;
 use super::http::{Call, JSON, Stream};
+use super::mutate::{Change, Say, carry_out};
 use super::output::{Progress, raw, talk};
 use super::undo::Moment;
 
 /// Octets after which it is told again how much was written.
 const TOLD_EVERY_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long the API may take for a text of the largest size.
+const IMPORT_LIMIT_SECONDS: u64 = 600;
 
 /// What can be done with zones.
 #[derive(Subcommand)]
@@ -32,14 +38,83 @@ pub enum ZoneCommand {
         #[command(flatten)]
         moment: Moment,
     },
+    /// Takes a zone file in, whole or not at all
+    #[command(after_help = "Examples:
+  headwater zone import example.com example.com.zone --dry-run
+  headwater zone import example.com example.com.zone --wait
+  headwater zone import example.com - --mode merge < more.zone
+  headwater zone import example.com small.zone --allow mass_delete --note 'tidied up'
+
+BIND text with $ORIGIN, $TTL and $GENERATE; $INCLUDE is refused. With --mode replace the zone is what the file says;
+with --mode merge each name and type of the file takes the place of what is there, and all else stays. Every faulty
+line is told with its number, and then nothing is written. SOA, the NS records of the domain itself and lines marked
+`; derived` are checked and not taken over; a higher serial is gone on from.")]
+    Import {
+        /// The domain
+        domain: String,
+        /// The file; - is stdin
+        file: PathBuf,
+        /// What becomes of records that the file does not name
+        #[arg(long, value_enum, default_value = "replace")]
+        mode: Mode,
+        /// How it is changed.
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// What becomes of records that a file does not name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Mode {
+    /// They go
+    Replace,
+    /// They stay
+    Merge,
 }
 
 /// Runs it.
 pub async fn run(console: &Console, command: ZoneCommand) -> Result<()> {
-    let ZoneCommand::Export { domain, output, moment } = command;
+    let (domain, output, moment) = match command {
+        ZoneCommand::Export { domain, output, moment } => (domain, output, moment),
+        ZoneCommand::Import { domain, file, mode, change } => {
+            return import(console, &domain, &file, mode, &change).await;
+        }
+    };
     let accept = if console.json { JSON } else { "text/dns" };
     let call = moment.apply(Call::get(&["domains", &domain, "zone"])?).accept(accept);
     save(console.api.open(&call).await?, output.as_deref()).await
+}
+
+async fn import(console: &Console, domain: &str, file: &Path, mode: Mode, change: &Change) -> Result<()> {
+    let text = read(file)?;
+    let mut progress = Progress::new("sending");
+    progress.say(&format!("{} KiB sent: the text is read and compared", text.len().div_ceil(1024)));
+    let mode = match mode {
+        Mode::Replace => "replace",
+        Mode::Merge => "merge",
+    };
+    let call = Call::post(&["domains", domain, "zone"])?.query("mode", mode);
+    let call = call.body("text/dns", text, IMPORT_LIMIT_SECONDS);
+    let done = carry_out(console, call, change, Say::Outcome(domain)).await;
+    drop(progress);
+    done
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let from: Box<dyn std::io::Read> = if file == Path::new("-") {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(std::fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?)
+    };
+    let mut text = Vec::new();
+    let most = TEXT_MAX_BYTES as u64;
+    std::io::Read::take(from, most + 1)
+        .read_to_end(&mut text)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    if text.len() > TEXT_MAX_BYTES {
+        return Err(ClientError::usage(format!("{} is longer than {TEXT_MAX_BYTES} bytes", file.display())));
+    }
+    Ok(text)
 }
 
 /// Writes an answer to stdout or into a file.

@@ -102,6 +102,9 @@ pub struct FaultBody {
     pub code: String,
     /// For people.
     pub detail: String,
+    /// The line, where what was sent is a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// Labels of a body; what is left out is none.

@@ -68,3 +68,37 @@ async fn heads_that_were_kept_tell_what_was_cut_off() {
     let none = on.expect(1, &["audit", "verify", "--heads", file]).await;
     assert!(none.err.contains("was changed"), "{none:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_file_is_taken_in() {
+    let on = Platform::start().await;
+    on.expect(0, &["domain", "create", "example.test", "--active"]).await;
+    let file = |name: &str, text: &str| {
+        let path = on.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let good = file("good", "$TTL 300\n@ SOA a b 1 1 1 1 1\nwww A 192.0.2.1\nmail A 192.0.2.2\n");
+    let bad = file("bad", "$TTL 300\nwww A 192.0.2\nok A 192.0.2.1\n$INCLUDE /etc/passwd\n");
+    let plan = on.expect(0, &["zone", "import", "example.test", &good, "--dry-run"]).await;
+    assert!(plan.out.contains("/rrsets/mail/A") && plan.err.contains("--if-match"), "{plan:?}");
+    let refused = on.expect(1, &["zone", "import", "example.test", &bad]).await;
+    let told = ["line 2: ", "line 4: ", "[include]", "nothing was written"];
+    assert!(
+        told.iter().all(|part| refused.err.contains(part)) && !refused.err.contains("line 3"),
+        "{refused:?}"
+    );
+    let done = on.expect(0, &["zone", "import", "example.test", &good, "--note", "moved in"]).await;
+    assert!(
+        done.out.starts_with("example.test: accepted") && done.err.contains("warning: the SOA"),
+        "{done:?}"
+    );
+    let exported = on.expect(0, &["zone", "export", "example.test"]).await;
+    let again = file("again", &exported.out);
+    let same = on.expect(0, &["zone", "import", "example.test", &again]).await;
+    assert!(same.out.contains("nothing changed"), "{same:?}");
+    let more = file("more", "$TTL 300\nftp A 192.0.2.3\n");
+    on.expect(0, &["zone", "import", "example.test", &more, "--mode", "merge"]).await;
+    assert_eq!(on.json(&["rrset", "list", "example.test"]).await["items"].as_array().unwrap().len(), 5);
+    on.expect(2, &["zone", "import", "example.test", &more, "--mode", "add"]).await;
+}
