@@ -5,6 +5,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use headwater_events::reject::Fault;
 use serde_json::json;
 
 use super::is_here;
@@ -14,8 +15,8 @@ use crate::http::problem::{Problem, Told};
 /// Errors that are told of one request, at most.
 const ERRORS_MAX_COUNT: usize = 100;
 
-/// Headers of an answer that stay when its body is another.
-const KEPT: [HeaderName; 2] = [header::RETRY_AFTER, header::ALLOW];
+/// Headers of a problem that say what its body is, or what it asks for.
+const REPLACED: [HeaderName; 3] = [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::WWW_AUTHENTICATE];
 
 /// The layer around everything: a problem becomes an error where the path is PowerDNS's.
 pub async fn layer(request: Request, next: Next) -> Response {
@@ -26,15 +27,8 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let Some(Told(problem)) = response.extensions_mut().remove::<Told>() else { return response };
     let mut told = answer(&problem, json);
-    for (name, value) in response.headers() {
-        if KEPT.contains(name) || name.as_str().starts_with("ratelimit") || name.as_str().starts_with("x-") {
-            told.headers_mut().insert(name, value.clone());
-        }
-    }
-    for name in [header::CACHE_CONTROL, header::REFERRER_POLICY, header::CONTENT_SECURITY_POLICY] {
-        if let Some(value) = response.headers().get(&name) {
-            told.headers_mut().insert(name, value.clone());
-        }
+    for (name, value) in response.headers().iter().filter(|(name, _)| !REPLACED.contains(name)) {
+        told.headers_mut().insert(name, value.clone());
     }
     told
 }
@@ -70,6 +64,5 @@ fn answer(problem: &Problem, json: bool) -> Response {
 
 /// 422 with every error.
 pub fn refused(errors: Vec<String>) -> Problem {
-    use headwater_events::reject::Fault;
     Problem::invalid(errors.into_iter().map(|error| Fault::at("", "invalid", error)).collect())
 }
