@@ -132,12 +132,24 @@ async fn every_kind_of_change_is_judged_as_powerdns_does() {
         pdns.patch(zone, changes.clone()).await.expect(204);
         assert_eq!(contents(&pdns.rrset(zone, name, "A").await), left, "{changes}");
     }
+}
+
+/// The last RRset of a served zone goes without more words, by its name.
+#[tokio::test]
+async fn one_rrset_by_its_name_is_an_intent_of_its_own() {
+    let pdns = Pdns::start().await;
+    let (zone, name) = ("example.com.", "www.example.com.");
+    pdns.zone(zone, &[(name, "A", &["192.0.2.3"])]).await;
+    let change = |kind: &str, values: &[&str]| {
+        let mut change = replace(name, "A", values);
+        change["changetype"] = json!(kind);
+        change
+    };
     for gone in [
         json!([change("REPLACE", &[])]),
         json!([delete(name, "A")]),
         json!([change("PRUNE", &["192.0.2.3"])]),
     ] {
-        // The last RRset of a served zone, by its name.
         pdns.patch(zone, gone).await.expect(204);
         assert_eq!(pdns.rrset(zone, name, "A").await, Value::Null);
         pdns.patch(zone, json!([change("REPLACE", &["192.0.2.3"])])).await.expect(204);
