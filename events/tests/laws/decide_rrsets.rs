@@ -56,7 +56,7 @@ fn changes_that_suit_what_is_there() {
         (vec![comment("none", "A", Some("x"))], "invalid: /changes/0 not_found"),
         (vec![comment("www", "A", Some("a\nb"))], "invalid: /changes/0 invalid_comment"),
         (vec![comment("www", "A", None)], "unchanged at 10"),
-        (vec![comment("www", "A", Some("x"))], "11: +www A [192.0.2.1, 192.0.2.2]"),
+        (vec![comment("www", "A", Some("x"))], "11: +www A [192.0.2.1 192.0.2.2]"),
     ];
     for (changes, then) in rows {
         let with = With::default();
