@@ -22,7 +22,8 @@ build: ## the programs, as the demo uses them
 demo: prepare build ## the whole system on loopback under .headwater/ (DEMO_ARGS=--once ends after the tour)
 	@exec "$(CARGO_TARGET_DIR)/debug/headwater" demo $(DEMO_ARGS)
 
-test: prepare ## all tests, on real servers
+test: ## all tests, on real servers
+	@scripts/prepare lego pebble
 	@$(CARGO) test --workspace $(FEATURES)
 	@python3 edge/runtime/tests/run.py
 

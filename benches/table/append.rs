@@ -103,6 +103,7 @@ async fn prepare(commit: &CommitterHandle) -> Result<Vec<DomainName>> {
             force_active: true,
             labels: Default::default(),
             external_id: None,
+            rrsets: Vec::new(),
         };
         commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
         domains.push(name);

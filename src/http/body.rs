@@ -248,10 +248,27 @@ pub async fn json(headers: &HeaderMap, body: Body, most: usize) -> Result<Sent, 
         let detail = "the body must be JSON: send it with Content-Type: application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
     }
-    let (value, mut faults) = strict::read(&octets)
-        .map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))?;
+    parsed(&octets)
+}
+
+fn parsed(octets: &[u8]) -> Result<Sent, Problem> {
+    let (value, mut faults) =
+        strict::read(octets).map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))?;
     nuls(&value, "", &mut faults);
     Ok(Sent { value, faults })
+}
+
+/// The same, whatever the body is said to be; an empty one is `null`.
+///
+/// # Errors
+/// 400, 413, or 422 for what is wrong with it whatever it means.
+pub async fn undeclared(headers: &HeaderMap, body: Body, most: usize) -> Result<Value, Problem> {
+    let octets = bounded(headers, body, most).await?;
+    if octets.is_empty() {
+        return Ok(Value::Null);
+    }
+    let Sent { value, faults } = parsed(&octets)?;
+    if faults.is_empty() { Ok(value) } else { Err(refused(faults)) }
 }
 
 /// Notes every text and key with U+0000, which no database, log or shell can hold. The depth is bounded by the parser.

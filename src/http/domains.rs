@@ -134,6 +134,7 @@ async fn create(State(app): State<App>, mutation: Mutation<NewDomain>) -> Result
         force_active: new.force_active,
         labels: new.labels.clone(),
         external_id: new.external_id.clone(),
+        rrsets: Vec::new(),
     });
     let outcome = match mutation.submit(&app, command).await? {
         Submitted::Done(outcome) => outcome,
@@ -150,7 +151,7 @@ async fn create(State(app): State<App>, mutation: Mutation<NewDomain>) -> Result
 }
 
 /// Who will own a new domain: who was named, else the caller's only tenant, else the administrators' own.
-fn tenant(
+pub(super) fn tenant(
     named: Option<TenantId>,
     platform: Option<TenantId>,
     auth: &Authenticated,

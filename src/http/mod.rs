@@ -28,6 +28,7 @@ mod edges;
 mod health;
 mod hostnames;
 mod members;
+pub mod pdns;
 mod placement;
 mod projections;
 mod revisions;

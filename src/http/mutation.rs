@@ -229,7 +229,8 @@ pub fn meta(parts: &Parts, allow: BTreeSet<Guard>) -> Result<Meta, Problem> {
     })
 }
 
-fn guards(pairs: &mut Pairs) -> BTreeSet<Guard> {
+/// The guards that `?allow=` names.
+pub(super) fn guards(pairs: &mut Pairs) -> BTreeSet<Guard> {
     let mut allow = BTreeSet::new();
     for name in pairs.all("allow").iter().flat_map(|names| names.split(',')) {
         match Guard::from_name(name) {

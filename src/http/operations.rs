@@ -100,6 +100,37 @@ async fn readable(app: &App, who: &Authenticated, id: &str) -> Result<Shown, Pro
     found.filter(|operation| operation.is_readable_by(&who.caller)).ok_or_else(absent)
 }
 
+/// The operation when it has ended, or as it stands after so long.
+///
+/// # Errors
+/// What reading it says.
+pub async fn ended<Read>(
+    app: &App,
+    wait: Duration,
+    read: impl Fn() -> Read + Send + Sync,
+) -> Result<Shown, Problem>
+where
+    Read: Future<Output = Result<Shown, Problem>> + Send,
+{
+    let deadline = Instant::now() + wait;
+    let mut moved = app.progress.subscribe();
+    loop {
+        // Marked before the look, so that a move during it wakes the wait below.
+        moved.borrow_and_update();
+        let operation = read().await?;
+        let now = Instant::now();
+        if operation.state.is_terminal() || now >= deadline || app.stop.is_cancelled() {
+            return Ok(operation);
+        }
+        tokio::select! {
+            // Where nobody moves in this process (another one runs the projection), the poll remains.
+            Ok(()) = moved.changed() => tokio::time::sleep(LOOK_PAUSE).await,
+            () = tokio::time::sleep_until(deadline.min(now + POLL_INTERVAL)) => {}
+            () = app.stop.cancelled() => {}
+        }
+    }
+}
+
 /// One operation.
 #[utoipa::path(get, path = "/api/operations/{id}", tag = "operations",
     params(("id" = Uuid, Path, description = "The operation's id"),
@@ -117,23 +148,7 @@ async fn one(
     if wait > WAIT_MAX_SECONDS {
         return Err(Problem::malformed(format!("wait={wait} is not {form}")));
     }
-    let deadline = Instant::now() + Duration::from_secs(wait);
-    let mut moved = app.progress.subscribe();
-    let operation = loop {
-        // Marked before the look, so that a move during it wakes the wait below.
-        moved.borrow_and_update();
-        let operation = readable(&app, &who, &id).await?;
-        let now = Instant::now();
-        if operation.state.is_terminal() || now >= deadline || app.stop.is_cancelled() {
-            break operation;
-        }
-        tokio::select! {
-            // Where nobody moves in this process (another one runs the projection), the poll remains.
-            Ok(()) = moved.changed() => tokio::time::sleep(LOOK_PAUSE).await,
-            () = tokio::time::sleep_until(deadline.min(now + POLL_INTERVAL)) => {}
-            () = app.stop.cancelled() => {}
-        }
-    };
+    let operation = ended(&app, Duration::from_secs(wait), || readable(&app, &who, &id)).await?;
     let mut response = Json(operation.body).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)

@@ -174,6 +174,29 @@ pub const RULES: &[Rule] = &[
     read("/api/operations/{id}/differences", About::Seen),
     rule("POST", "/api/operations/{id}/retry", Verb::Write, About::Seen),
     rule("POST", "/api/operations/{id}/cancel", Verb::Write, About::Seen),
+    // The API of PowerDNS: what it says of itself is the same for everybody.
+    read("/api", About::Seen),
+    read("/api/v1", About::Seen),
+    read("/api/v1/servers", About::Seen),
+    read("/api/v1/servers/localhost", About::Seen),
+    read("/api/v1/servers/localhost/config", About::Seen),
+    read("/api/v1/servers/localhost/statistics", About::Seen),
+    read("/api/v1/servers/localhost/search-data", About::Seen),
+    rule("PUT", "/api/v1/servers/localhost/cache/flush", Verb::Read, About::Seen),
+    read("/api/v1/servers/localhost/zones", About::Seen),
+    rule("POST", "/api/v1/servers/localhost/zones", Verb::Manage, About::NewDomain),
+    read("/api/v1/servers/localhost/zones/{zone}", About::Records),
+    rule("PATCH", "/api/v1/servers/localhost/zones/{zone}", Verb::Write, About::Records),
+    rule("PUT", "/api/v1/servers/localhost/zones/{zone}", Verb::Write, About::Contents),
+    rule("DELETE", "/api/v1/servers/localhost/zones/{zone}", Verb::Manage, About::Contents),
+    read("/api/v1/servers/localhost/zones/{zone}/export", About::Records),
+    // They change nothing.
+    rule("PUT", "/api/v1/servers/localhost/zones/{zone}/notify", Verb::Read, About::Domain),
+    rule("PUT", "/api/v1/servers/localhost/zones/{zone}/rectify", Verb::Read, About::Domain),
+    rule("PUT", "/api/v1/servers/localhost/zones/{zone}/axfr-retrieve", Verb::Read, About::Domain),
+    read("/api/v1/servers/localhost/zones/{zone}/metadata", About::Domain),
+    read("/api/v1/servers/localhost/zones/{zone}/metadata/{kind}", About::Domain),
+    read("/api/v1/servers/localhost/zones/{zone}/cryptokeys", About::Domain),
 ];
 
 /// The rule of a route.

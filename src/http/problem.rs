@@ -185,14 +185,19 @@ impl Problem {
         body
     }
 
-    /// The same with the place of every fault as `place` gives it, where it gives one: with a text before its detail.
-    pub fn relocated(mut self, place: impl Fn(&str) -> Option<(String, String)>) -> Self {
-        for fault in &mut self.errors {
-            if let Some((pointer, before)) = place(&fault.pointer) {
-                fault.detail = format!("{before}{}", fault.detail);
-                fault.pointer = pointer;
-            }
-        }
+    /// What is said to people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Every fault of the input.
+    pub fn faults(&self) -> &[Fault] {
+        &self.errors
+    }
+
+    /// The same with each fault said otherwise.
+    pub fn told(mut self, tell: impl Fn(Fault) -> Fault) -> Self {
+        self.errors = self.errors.into_iter().map(tell).collect();
         if let [one] = self.errors.as_slice() {
             self.detail.clone_from(&one.detail);
         }
@@ -223,6 +228,10 @@ fn row(fault: &Fault) -> Value {
     }
     row
 }
+
+/// The problem that an answer is, for those that tell it otherwise.
+#[derive(Debug, Clone)]
+pub struct Told(pub Problem);
 
 impl From<Reject> for Problem {
     fn from(reject: Reject) -> Self {
@@ -295,7 +304,9 @@ impl From<ReadError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, retry_after) = (self.status, self.retry_after);
+        let told = Told(self.clone());
         let mut response = (status, Json(self.body())).into_response();
+        response.extensions_mut().insert(told);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = retry_after {

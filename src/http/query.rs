@@ -102,6 +102,14 @@ impl Pairs {
         self.faults.push(Fault::at("", code, detail));
     }
 
+    /// Refuses what was taken and is at fault; what nobody took does not matter.
+    ///
+    /// # Errors
+    /// 400 with every fault.
+    pub fn taken(self) -> Result<(), Problem> {
+        if self.faults.is_empty() { Ok(()) } else { Err(Problem::malformed_at(self.faults)) }
+    }
+
     /// Refuses what nobody took.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
-    edges, envelope, events, health, hostnames, members, operations, placement, projections, revisions,
+    edges, envelope, events, health, hostnames, members, operations, pdns, placement, projections, revisions,
     rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, webhooks, zone,
     zone_import,
 };
@@ -56,6 +56,17 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(operations::routes())
 }
 
+/// Every route of PowerDNS's API, by method and path. It is not in the description: PowerDNS describes it.
+pub fn facade() -> Vec<(String, String)> {
+    let described = serde_json::to_value(pdns::routes().into_openapi()).unwrap_or_default();
+    let paths = described["paths"].as_object().cloned().unwrap_or_default();
+    let row = |(path, item): (String, serde_json::Value)| {
+        let methods = item.as_object().map(|item| item.keys().cloned().collect::<Vec<_>>());
+        methods.unwrap_or_default().into_iter().map(move |method| (method, path.clone()))
+    };
+    paths.into_iter().flat_map(row).collect()
+}
+
 /// Every route under `/api` that needs none.
 pub fn open() -> OpenApiRouter<App> {
     tokens::open().merge(session::open())
@@ -82,6 +93,9 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
     let trusted: Arc<[Network]> = app.config.server.trusted_proxies.clone().into();
     let (guarded, _) = api().split_for_parts();
     let guarded = guarded.route_layer(from_fn_with_state(gate.clone(), auth::layer));
+    let (facade, _) = pdns::routes().split_for_parts();
+    let facade = facade.route_layer(from_fn_with_state(gate.clone(), auth::layer));
+    let facade = facade.route_layer(from_fn(pdns::auth::layer));
     let (open, _) = open().split_for_parts();
     let open = open.layer(axum::Extension(gate.identity));
     let docs = docs::routes(&serde_json::from_str(document.text())?);
@@ -90,6 +104,7 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
         async move { answer }
     };
     Ok(guarded
+        .merge(facade)
         .merge(open)
         .with_state(app.clone())
         .route("/openapi.json", get(described))
@@ -100,6 +115,7 @@ pub fn router(app: App, draining: CancellationToken) -> serde_json::Result<Route
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn(bounds::layer))
         .layer(from_fn(envelope::layer))
+        .layer(from_fn(pdns::error::layer))
         .layer(from_fn_with_state(trusted, client::layer)))
 }
 

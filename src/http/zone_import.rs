@@ -139,16 +139,13 @@ fn answered(
     lines: &[usize],
     text: &ZoneText,
 ) -> Result<Response, Problem> {
-    let place = |pointer: &str| {
-        let index: usize = pointer.strip_prefix("/changes/")?.parse().ok()?;
-        let line = *lines.get(index)?;
-        Some(if line == 0 {
-            (String::new(), "(not in the text) ".to_owned())
-        } else {
-            (line_pointer(line), format!("line {line}: "))
-        })
+    let line_of = |pointer: &str| lines.get(pointer.strip_prefix("/changes/")?.parse::<usize>().ok()?).copied();
+    let tell = |fault: Fault| match line_of(&fault.pointer) {
+        None => fault,
+        Some(0) => Fault::at("", fault.code, format!("(not in the text) {}", fault.detail)),
+        Some(line) => Fault::at(line_pointer(line), fault.code, format!("line {line}: {}", fault.detail)),
     };
-    let mut submitted = submitted.map_err(|problem| problem.relocated(place))?;
+    let mut submitted = submitted.map_err(|problem| problem.told(tell))?;
     match &mut submitted {
         Submitted::Done(outcome) if !outcome.changed => outcome.warnings.clone_from(&text.warnings),
         Submitted::Plan(plan) if !plan.changed => plan.warnings.clone_from(&text.warnings),

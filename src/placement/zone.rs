@@ -37,6 +37,7 @@ pub(super) async fn ensure(app: &App, name: &DomainName) -> Result<bool, Placeme
                 force_active: true,
                 labels: Labels::new(),
                 external_id: None,
+                rrsets: Vec::new(),
             };
             app.commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
             tracing::info!(zone = %name, "the platform's zone was made");

@@ -14,6 +14,7 @@ pub mod sites;
 pub mod sql;
 pub mod status;
 pub mod webhooks;
+pub mod zones;
 
 use chrono::{DateTime, Utc};
 use headwater_events::actor::Visible;

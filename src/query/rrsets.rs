@@ -105,6 +105,11 @@ pub(super) fn unattributed(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
     })
 }
 
+/// An RRset of columns that say nothing of what last changed it.
+pub(super) fn bare(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
+    Ok(ShownRrset { owner: owner(row, 0)?, rrtype: rrtype(row, 1)?, body: body(row, 2, 5)?, changed: None })
+}
+
 /// One RRset.
 ///
 /// # Errors
@@ -141,14 +146,7 @@ pub fn zone(pool: PgPool, domain: DomainId) -> impl Stream<Item = Result<ShownRr
     async_stream::try_stream! {
         let mut rows = sqlx::query(sql::ZONE).bind(domain.as_uuid()).fetch(&pool);
         while let Some(row) = rows.next().await {
-            let row = row?;
-            let rrset = ShownRrset {
-                owner: owner(&row, 0)?,
-                rrtype: rrtype(&row, 1)?,
-                body: body(&row, 2, 5)?,
-                changed: None,
-            };
-            yield rrset;
+            yield bare(&row?)?;
         }
     }
 }

@@ -75,6 +75,31 @@ pub(super) const DOMAINS: &str = concat!(
      and ($6::text is null or position($6 in d.name) > 0) order by d.name limit $7"
 );
 
+/// $1 after name, $2 tenants or null, $3 how many or null, $4 ids of single domains beside the tenants, $5 the only names
+/// that may be shown: domains that are not deleted, with no more than a list of zones shows.
+pub(super) const LISTED_ZONES: &str = "select d.name, d.labels, d.revision, d.serial_base, g.generation \
+     from desired.domains d left join lateral (select max(p.desired_generation) as generation \
+         from desired.deployments p where p.domain_id = d.id and p.wanted) g on true \
+     where d.current and d.status <> 'deprovisioning' and ($1::text is null or d.name > $1) \
+     and ($2::uuid[] is null or d.tenant_id = any($2) or d.id = any($4)) \
+     and ($5::text[] is null or d.name = any($5)) order by d.name limit $3";
+
+/// $1 pattern, $2 tenants or null, $3 how many, $4 ids of single domains beside the tenants, $5 the only names that may
+/// be shown.
+pub(super) const FOUND_ZONES: &str = "select d.id, d.name, d.tenant_id from desired.domains d \
+     where d.current and d.status <> 'deprovisioning' and d.name like $1 \
+     and ($2::uuid[] is null or d.tenant_id = any($2) or d.id = any($4)) \
+     and ($5::text[] is null or d.name = any($5)) order by d.name limit $3";
+
+/// As [`FOUND_ZONES`], of RRsets whose owner, values or comment are like it.
+pub(super) const FOUND_RRSETS: &str = "select r.owner, r.type, r.ttl, r.records, r.comment, r.managed_by, d.id, d.name, d.tenant_id \
+     from desired.domains d join desired.rrsets r on r.domain_id = d.id \
+     where d.current and d.status <> 'deprovisioning' \
+     and ((case r.owner when '@' then d.name else r.owner || '.' || d.name end) like $1 \
+         or r.comment ilike $1 or exists (select from unnest(r.records) v where rtrim(v, '.') ilike $1)) \
+     and ($2::uuid[] is null or d.tenant_id = any($2) or d.id = any($4)) \
+     and ($5::text[] is null or d.name = any($5)) order by d.name, r.owner_key, r.type limit $3";
+
 /// $1 domain, $2 its revision, $3 the platform's stream: whether the revision came after everything of the platform.
 pub(super) const NEWER_THAN_PLATFORM: &str = "select coalesce( \
      (select position from events where stream_id = $1 and revision = $2 order by seq desc limit 1) > \
@@ -284,6 +309,9 @@ pub const ALL: &[&str] = &[
     STRAYS,
     DOMAIN,
     DOMAINS,
+    LISTED_ZONES,
+    FOUND_ZONES,
+    FOUND_RRSETS,
     PLATFORM,
     NEWER_THAN_PLATFORM,
     RRSET,

@@ -318,9 +318,13 @@ impl<'a> Decider<'a> {
             return;
         };
         let state = DomainState::created(create.id, event, self.now);
-        let mut made = DomainView::bare(state.clone());
+        let mut made = DomainView::bare(state);
         let holder = self.loaded.names.get(&create.name).and_then(|view| view.holder.as_ref());
         made.replaced = holder.filter(|held| held.tenant == create.tenant).and_then(|held| held.hold_until);
+        for sealed in events.iter().skip(1) {
+            made.evolve(&sealed.new.event, sealed.revision, self.now);
+        }
+        let state = made.state.clone();
         let read = self.loaded.names.get(&create.name).and_then(|view| view.holder.as_ref());
         self.batch.claims.push(Claim {
             ns: Namespace::Domain,

@@ -31,6 +31,7 @@ mod log_stall;
 mod manage;
 mod operations;
 mod parts;
+mod pdns;
 mod people;
 mod placement;
 mod rollback;

@@ -277,6 +277,7 @@ async fn seed(url: &Secret, on: &PgPool, origin: SocketAddr, domains: usize) -> 
                 force_active: true,
                 labels: Default::default(),
                 external_id: None,
+                rrsets: Vec::new(),
             };
             commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
             commit.submit(Caller::system(), hostname(&name, origin)?, Meta::internal()).await?;

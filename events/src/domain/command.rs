@@ -27,6 +27,8 @@ pub struct CreateDomain {
     pub labels: BTreeMap<String, String>,
     /// The owner's own number for it.
     pub external_id: Option<String>,
+    /// What it holds from its first revision on.
+    pub rrsets: Vec<RrSet>,
 }
 
 /// Change settings of a domain, as RFC 7396 merges them.
@@ -67,8 +69,26 @@ impl LabelsPatch {
 pub enum RrsetChange {
     /// Put the RRset, whole.
     Put(RrSet),
+    /// Put its TTL and its records; the comment that is there stays.
+    Refill(RrSet),
+    /// Give what is there another comment, or none.
+    Comment {
+        /// Its owner.
+        owner: OwnerName,
+        /// Its type.
+        rrtype: RrType,
+        /// The comment.
+        comment: Option<String>,
+    },
     /// Delete the RRset, whole. It must exist.
     Delete {
+        /// Its owner.
+        owner: OwnerName,
+        /// Its type.
+        rrtype: RrType,
+    },
+    /// Delete the RRset, whole, if it exists.
+    Clear {
         /// Its owner.
         owner: OwnerName,
         /// Its type.
@@ -101,17 +121,30 @@ impl RrsetChange {
     /// The owner it touches.
     pub fn owner(&self) -> &OwnerName {
         match self {
-            Self::Put(rrset) => rrset.owner(),
-            Self::Delete { owner, .. } | Self::Add { owner, .. } | Self::Remove { owner, .. } => owner,
+            Self::Put(rrset) | Self::Refill(rrset) => rrset.owner(),
+            Self::Comment { owner, .. }
+            | Self::Delete { owner, .. }
+            | Self::Clear { owner, .. }
+            | Self::Add { owner, .. }
+            | Self::Remove { owner, .. } => owner,
         }
     }
 
     /// The type it touches.
     pub fn rrtype(&self) -> RrType {
         match self {
-            Self::Put(rrset) => rrset.rr_type(),
-            Self::Delete { rrtype, .. } | Self::Add { rrtype, .. } | Self::Remove { rrtype, .. } => *rrtype,
+            Self::Put(rrset) | Self::Refill(rrset) => rrset.rr_type(),
+            Self::Comment { rrtype, .. }
+            | Self::Delete { rrtype, .. }
+            | Self::Clear { rrtype, .. }
+            | Self::Add { rrtype, .. }
+            | Self::Remove { rrtype, .. } => *rrtype,
         }
+    }
+
+    /// Whether it gives its owner records.
+    pub fn gives_records(&self) -> bool {
+        matches!(self, Self::Put(_) | Self::Refill(_) | Self::Add { .. })
     }
 }
 
@@ -329,8 +362,10 @@ impl DomainCommand {
             _ => (None, [].as_slice()),
         };
         let past = self.past().into_iter().flat_map(Past::rrsets).filter(|(.., was_there)| *was_there);
-        let gets = |change: &&RrsetChange| matches!(change, RrsetChange::Put(_) | RrsetChange::Add { .. });
-        let many = many.iter().filter(gets).map(|change| (change.owner(), change.rrtype()));
+        let many = many
+            .iter()
+            .filter(|change| change.gives_records())
+            .map(|change| (change.owner(), change.rrtype()));
         one.into_iter().chain(many).chain(past.map(|(owner, rrtype, _)| (owner, rrtype)))
     }
 }

@@ -1,8 +1,9 @@
-//! Making a domain: who may hold a name.
+//! Making a domain: who may hold a name, and what it holds from the beginning.
 
-use super::command::CreateDomain;
+use super::command::{CreateDomain, RrsetChange};
 use super::decide::{Context, Decided, Decision};
-use super::state::{DomainState, NameView};
+use super::rrsets;
+use super::state::{DomainState, DomainView, NameView};
 use super::{EXTERNAL_ID_MAX_BYTES, LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES, LABELS_MAX_COUNT};
 use crate::actor::{self, Access, Caller, DomainRef, Resource, Verb};
 use crate::admin::needed;
@@ -82,14 +83,15 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
     let previous =
         [view.last_serial, view.holder.as_ref().map(|held| held.serial_base)].into_iter().flatten().max();
     let status = if command.force_active { DomainStatus::Active } else { DomainStatus::PendingVerification };
-    let event = Event::DomainCreated(DomainCreated {
+    let created = DomainCreated {
         name: command.name.clone(),
         tenant: command.tenant,
         status,
         labels: command.labels.clone(),
         external_id: command.external_id.clone(),
         serial_base: previous.map_or(1, |serial| serial.wrapping_add(1)),
-    });
+    };
+    let (held, warnings) = held(command, &created, context)?;
     let operation = status.is_served().then_some(context.operation);
     let given_up = view.holder.as_ref().filter(|held| is_restorable(held, context)).map(|held| {
         format!(
@@ -99,19 +101,39 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
             held.rrsets
         )
     });
+    let wrap = |event| NewEvent {
+        stream: StreamRef::domain(command.id),
+        domain: Some((command.id, command.name.clone())),
+        tenant: Some(command.tenant),
+        operation,
+        event,
+    };
     Ok(Decided::Changed(Decision {
-        events: vec![NewEvent {
-            stream: StreamRef::domain(command.id),
-            domain: Some((command.id, command.name.clone())),
-            tenant: Some(command.tenant),
-            operation,
-            event,
-        }],
+        events: std::iter::once(Event::DomainCreated(created)).chain(held).map(wrap).collect(),
         revision: Revision::new(1),
         operation,
         guards: Vec::new(),
-        warnings: given_up.into_iter().collect(),
+        warnings: given_up.into_iter().chain(warnings).collect(),
     }))
+}
+
+/// What the new domain holds from the beginning, judged as changes of one that is empty.
+fn held(
+    command: &CreateDomain,
+    created: &DomainCreated,
+    context: &Context<'_>,
+) -> Result<(Vec<Event>, Vec<String>), Reject> {
+    if command.rrsets.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let view = DomainView::bare(DomainState::created(command.id, created, context.now));
+    let changes: Vec<RrsetChange> = command.rrsets.iter().cloned().map(RrsetChange::Put).collect();
+    match rrsets::change(&view, &changes, rrsets::Origin::Batch, context)? {
+        Decided::Unchanged { .. } => Ok((Vec::new(), Vec::new())),
+        Decided::Changed(decision) => {
+            Ok((decision.events.into_iter().map(|new| new.event).collect(), decision.warnings))
+        }
+    }
 }
 
 /// Whether the caller may make this domain.

@@ -172,7 +172,7 @@ fn apply(
 /// a `put` by a tool of what nobody owns, or of what is taken over.
 fn owned(now: Option<&RrSetBody>, next: RrSetBody, change: &RrsetChange, context: &Context<'_>) -> RrSetBody {
     let stays = now.filter(|now| {
-        let is_put = matches!(change, RrsetChange::Put(_));
+        let is_put = matches!(change, RrsetChange::Put(_) | RrsetChange::Refill(_));
         let is_other = context.caller.shown.managing.is_other(now.managed_by.as_ref());
         now.says_the_same(&next) && (!is_put || (is_other && !context.take_over))
     });
@@ -213,6 +213,20 @@ pub(super) fn told_of_other(
     }
 }
 
+/// What an RRset is with another comment.
+fn commented(
+    owner: &OwnerName,
+    rrtype: RrType,
+    body: RrSetBody,
+    comment: Option<String>,
+    zone: &DomainName,
+) -> Result<Option<RrSetBody>, Vec<(&'static str, String)>> {
+    let body = RrSetBody { comment, ..body };
+    let rrset = RrSet::from_body(owner.clone(), rrtype, &body, zone);
+    let told = |found: Vec<DnsFault>| found.into_iter().map(|f| (f.code.as_str(), f.detail)).collect();
+    rrset.map(|rrset| Some(rrset.body())).map_err(told)
+}
+
 /// What an RRset is after one change.
 fn next(
     now: Option<RrSetBody>,
@@ -225,6 +239,15 @@ fn next(
             ttl_permitted(rrset.ttl(), context)?;
             Ok(Some(rrset.body()))
         }
+        RrsetChange::Refill(rrset) => {
+            ttl_permitted(rrset.ttl(), context)?;
+            Ok(Some(RrSetBody { comment: now.and_then(|body| body.comment), ..rrset.body() }))
+        }
+        RrsetChange::Comment { owner, rrtype, comment } => match now {
+            Some(body) => commented(owner, *rrtype, body, comment.clone(), zone),
+            None => Err(vec![("not_found", format!("there is no RRset {owner} {rrtype} to comment on"))]),
+        },
+        RrsetChange::Clear { .. } => Ok(None),
         RrsetChange::Delete { owner, rrtype } => match now {
             Some(_) => Ok(None),
             None => Err(vec![("not_found", format!("there is no RRset {owner} {rrtype} to delete"))]),
@@ -261,15 +284,15 @@ pub(super) const APEX_NS: &str =
 
 /// Whether this would take the apex NS set away, which is derived and stays.
 pub(super) fn removes_apex_ns(change: &RrsetChange) -> bool {
-    let is_removal = matches!(change, RrsetChange::Delete { .. } | RrsetChange::Remove { .. });
+    let is_removal =
+        matches!(change, RrsetChange::Delete { .. } | RrsetChange::Clear { .. } | RrsetChange::Remove { .. });
     is_removal && change.owner().is_apex() && change.rrtype() == RrType::NS
 }
 
 /// What gets records has a name that means something; what is there already can be taken away whatever its name is.
 fn a_labels(changes: &[RrsetChange], origin: Origin, faults: &mut Vec<Fault>) {
     for (index, change) in changes.iter().enumerate() {
-        let is_new = matches!(change, RrsetChange::Put(_) | RrsetChange::Add { .. });
-        if let (true, Err(fault)) = (is_new, change.owner().check_a_labels()) {
+        if let (true, Err(fault)) = (change.gives_records(), change.owner().check_a_labels()) {
             faults.push(change_fault(origin, index, fault.code.as_str(), fault.detail));
         }
     }

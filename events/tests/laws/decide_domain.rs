@@ -21,6 +21,7 @@ fn creation(name: &str) -> CreateDomain {
         force_active: false,
         labels: [].into(),
         external_id: None,
+        rrsets: Vec::new(),
     }
 }
 
@@ -33,6 +34,28 @@ fn held(tenant: TenantId, status: DomainStatus, hold_until: Option<i64>) -> Name
     (state.tenant, state.status) = (tenant, status);
     state.hold_until = hold_until.map(headwater_events::time::Timestamp::from_millis);
     NameView { holder: Some(state), ..free() }
+}
+
+/// What it holds from the beginning is one revision with it, or nothing is.
+#[test]
+fn a_domain_begins_with_what_it_holds() {
+    let rows = [
+        (vec![], "1: domain.created"),
+        (
+            vec![set("www", "A", &["192.0.2.1"]), set("@", "MX", &["10 mail.example.com."])],
+            "1: domain.created, +@ MX [10 mail.example.com.], +www A [192.0.2.1]",
+        ),
+        (vec![set("@", "NS", &["ns.example.net."])], "invalid: /changes/0 apex_ns"),
+        (
+            vec![set("a", "A", &["192.0.2.1"]), set("a", "CNAME", &["b.example.net."])],
+            "invalid: /changes/1 cname_conflict",
+        ),
+    ];
+    for (rrsets, then) in rows {
+        let create_it = CreateDomain { rrsets, ..creation("example.com") };
+        let with = With { caller: user(TENANT), ..With::default() };
+        assert_eq!(told(&create(&free(), &create_it, &with.context())), then);
+    }
 }
 
 #[test]

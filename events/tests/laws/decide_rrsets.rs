@@ -30,6 +30,59 @@ fn zone_with_www() -> headwater_events::domain::DomainView {
     ])
 }
 
+/// What takes what is there into account says nothing of what is not.
+#[test]
+fn changes_that_suit_what_is_there() {
+    let refill = |name, ty, records: &[&str]| RrsetChange::Refill(set(name, ty, records));
+    let clear = |name, ty| RrsetChange::Clear { owner: owner(name), rrtype: rrtype(ty) };
+    let comment = |name, ty, text: Option<&str>| RrsetChange::Comment {
+        owner: owner(name),
+        rrtype: rrtype(ty),
+        comment: text.map(str::to_owned),
+    };
+    let rows: Vec<(Vec<RrsetChange>, &str)> = vec![
+        (vec![clear("none", "A")], "unchanged at 10"),
+        (vec![clear("www", "A")], "11: -www A"),
+        (vec![clear("www", "A"), clear("www", "A")], "11: -www A"),
+        (vec![clear("@", "NS")], "invalid: /changes/0 apex_ns"),
+        (vec![refill("@", "NS", &["ns.example.net."])], "invalid: /changes/0 apex_ns"),
+        (vec![refill("www", "CNAME", &["x.example.net."])], "invalid: /changes/0 cname_conflict"),
+        (
+            vec![clear("www", "A"), refill("www", "CNAME", &["x.example.net."])],
+            "11: -www A, +www CNAME [x.example.net.]",
+        ),
+        (vec![refill("www", "A", &["192.0.2.2", "192.0.2.1"])], "unchanged at 10"),
+        (vec![refill("www", "A", &["192.0.2.9"])], "11: +www A [192.0.2.9]"),
+        (vec![comment("none", "A", Some("x"))], "invalid: /changes/0 not_found"),
+        (vec![comment("www", "A", Some("a\nb"))], "invalid: /changes/0 invalid_comment"),
+        (vec![comment("www", "A", None)], "unchanged at 10"),
+        (vec![comment("www", "A", Some("x"))], "11: +www A [192.0.2.1 192.0.2.2]"),
+    ];
+    for (changes, then) in rows {
+        let with = With::default();
+        let decided =
+            decide(&zone_with_www(), &DomainCommand::ChangeRrsets(changes.clone()), &with.context());
+        assert_eq!(told(&decided), then, "{changes:?}");
+    }
+    // A comment stays where nothing is said of it.
+    let with = With::default();
+    let mut zone = zone_with_www();
+    let stored = zone.rrsets.get_mut(&owner("www").key()).unwrap().get_mut(&rrtype("A")).unwrap();
+    stored.body.comment = Some("why".to_owned());
+    for (change, left) in [
+        (refill("www", "A", &["192.0.2.9"]), Some("why")),
+        (put("www", "A", &["192.0.2.9"]), None),
+        (comment("www", "A", Some("because")), Some("because")),
+        (comment("www", "A", None), None),
+    ] {
+        let decided = decide(&zone, &DomainCommand::ChangeRrsets(vec![change]), &with.context()).unwrap();
+        let headwater_events::domain::Decided::Changed(decision) = decided else { panic!("{decided:?}") };
+        let [one] = decision.events.as_slice() else { panic!("{decision:?}") };
+        let headwater_events::event::Event::RrsetReplaced(put) = &one.event else { panic!("{one:?}") };
+        assert_eq!(put.after.comment.as_deref(), left);
+    }
+}
+
 /// Given the zone above, when this batch is asked for, then that.
 #[test]
 fn batches_are_judged_at_their_end() {

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use headwater::http::policy::{self, About, RULES};
+use headwater::http::router::facade;
 use headwater::secret::Secret;
 use headwater_events::actor::Verb;
 use headwater_events::ids::UserId;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::http_access::{Row, described, edges, matrix};
+use crate::pdns::walk::rows;
 use crate::support::{Answer, TestApi};
 
 const ADDRESS: &str = "192.0.2.1";
@@ -254,8 +256,8 @@ async fn every_route_for_everybody() {
 fn every_route_has_a_policy() {
     let open = ["/api/tokens/revoke", "/api/auth/login"].map(|path| ("POST".to_owned(), path.to_owned()));
     let upper = |(method, path): (String, String)| (method.to_uppercase(), path);
-    let routes: BTreeSet<_> =
-        described().into_iter().map(upper).filter(|route| !open.contains(route)).collect();
+    let all = described().into_iter().chain(facade());
+    let routes: BTreeSet<_> = all.map(upper).filter(|route| !open.contains(route)).collect();
     let ruled: BTreeSet<_> =
         RULES.iter().map(|rule| (rule.method.to_owned(), rule.path.to_owned())).collect();
     assert_eq!(ruled.len(), RULES.len(), "two policies for one route");
@@ -264,6 +266,6 @@ fn every_route_has_a_policy() {
     let idle: Vec<_> = ruled.difference(&routes).collect();
     assert!(idle.is_empty(), "policies without a route: {idle:?}");
     let path = |row: Row| upper((row.0.to_owned(), row.1.split('?').next().unwrap().to_owned()));
-    let asked: BTreeSet<_> = matrix().into_iter().chain(edges()).map(path).collect();
+    let asked: BTreeSet<_> = matrix().into_iter().chain(edges()).chain(rows()).map(path).collect();
     assert_eq!(asked, routes, "routes that nobody is tried on");
 }

@@ -270,6 +270,7 @@ impl Lab {
             force_active: true,
             labels: std::collections::BTreeMap::default(),
             external_id: None,
+            rrsets: Vec::new(),
         };
         self.submit(Command::CreateDomain(create)).await.unwrap();
         id

@@ -195,6 +195,7 @@ pub fn create_domain(name: &str, tenant: TenantId) -> CreateDomain {
         force_active: true,
         labels: [].into(),
         external_id: None,
+        rrsets: Vec::new(),
     }
 }
 

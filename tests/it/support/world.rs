@@ -191,8 +191,15 @@ impl World {
     pub async fn domain(&self, name: &str, tenant: TenantId) -> (DomainId, Outcome) {
         let id = DomainId::from_uuid(Uuid::now_v7());
         let name = DomainName::parse(name).unwrap();
-        let create =
-            CreateDomain { id, name, tenant, force_active: true, labels: [].into(), external_id: None };
+        let create = CreateDomain {
+            id,
+            name,
+            tenant,
+            force_active: true,
+            labels: [].into(),
+            external_id: None,
+            rrsets: Vec::new(),
+        };
         (id, self.submit(Caller::system(), Command::CreateDomain(create)).await)
     }
 
