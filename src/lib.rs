@@ -17,6 +17,7 @@ pub mod operation;
 pub mod placement;
 pub mod rebuild;
 pub mod webhook;
+pub mod why;
 
 pub mod certificate;
 pub mod clock;

@@ -76,6 +76,9 @@ pub struct OperationRequested {
     pub domain: Option<DomainName>,
     /// Whether what a verification finds is mended.
     pub mend: bool,
+    /// On this DNS cluster alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterId>,
 }
 
 /// Everything that one token did in domains was asked to be undone. Stands first in the operation's stream.

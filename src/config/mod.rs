@@ -112,6 +112,8 @@ pub struct Dns {
     pub serial_base: u32,
     /// `minimum_ttl`: the lowest TTL a tenant may set.
     pub minimum_ttl: u32,
+    /// `resolver`: who finds the name servers of a domain's parent, so that they can be asked.
+    pub resolver: Option<SocketAddr>,
 }
 
 /// `[operations]`.
@@ -348,6 +350,7 @@ fn dns(section: &mut Section<'_>) -> Dns {
         ns_ttl: section.number("ns_ttl", 0..=TTL_MAX_SECONDS, 3_600),
         serial_base: section.number("serial_base", 0..=u32::MAX, 1),
         minimum_ttl: section.number("minimum_ttl", 0..=TTL_MAX_SECONDS, 0),
+        resolver: section.parsed("resolver"),
     };
     if !(2..=8).contains(&dns.nameservers.len()) {
         section.fault("nameservers", "must be 2 to 8 names");

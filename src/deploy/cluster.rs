@@ -118,6 +118,18 @@ impl Target {
     }
 }
 
+/// Whether the database of a cluster takes a connection.
+///
+/// # Errors
+/// Why not.
+pub async fn database_answers(cluster: &ClusterRow) -> Result<(), String> {
+    let options = options(&cluster.database_url_file).map_err(|error| error.to_string())?;
+    let connection = options.connect().await.map_err(|error| unanswered(error).to_string())?;
+    // What matters was seen.
+    drop(connection);
+    Ok(())
+}
+
 /// A database to which no connection is made.
 fn unanswered(error: sqlx::Error) -> DeployError {
     DeployError::Unreachable(match error {

@@ -84,9 +84,27 @@ impl Answer {
 /// # Errors
 /// When no answer to it comes in time.
 pub async fn ask(server: SocketAddr, name: &str, rrtype: RrType) -> Result<Answer, QueryError> {
+    exchange(server, name, rrtype, false).await
+}
+
+/// Asks a resolver, which asks others.
+///
+/// # Errors
+/// When no answer to it comes in time.
+pub async fn resolve(server: SocketAddr, name: &str, rrtype: RrType) -> Result<Answer, QueryError> {
+    exchange(server, name, rrtype, true).await
+}
+
+async fn exchange(
+    server: SocketAddr,
+    name: &str,
+    rrtype: RrType,
+    recursion: bool,
+) -> Result<Answer, QueryError> {
     let name = Name::<Vec<u8>>::from_str(name).map_err(|_| QueryError::Name(name.to_owned()))?;
     let mut builder = MessageBuilder::new_vec();
     builder.header_mut().set_id(rand::random());
+    builder.header_mut().set_rd(recursion);
     let mut question = builder.question();
     question.push((&name, Rtype::from_int(rrtype.code()))).map_err(|_| QueryError::Malformed)?;
     let query = question.into_message();

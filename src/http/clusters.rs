@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::{AdminCommand, ClusterPatch};
-use headwater_events::event::ClusterCreated;
-use headwater_events::ids::ClusterId;
+use headwater_events::event::{ClusterCreated, OperationRequested, Projection, Work};
+use headwater_events::ids::{ClusterId, OperationId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -33,6 +34,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(test))
         .routes(routes!(enable))
         .routes(routes!(disable))
+        .routes(routes!(reconcile))
 }
 
 /// DNS clusters, oldest first.
@@ -129,6 +131,40 @@ async fn enable(
 ) -> Result<Response, Problem> {
     let command = Command::admin(AdminCommand::SetClusterEnabled { cluster, enabled: true });
     Ok(mutation.submit(&app, command).await?.into_response())
+}
+
+/// Compare every zone of a DNS cluster with the log and put right what differs, as an operation with progress. It goes on
+/// where it was when its process dies. Zones of others are left as they are.
+#[utoipa::path(post, path = "/api/dns-clusters/{id}/reconcile", tag = "dns-clusters", params(("id" = Uuid, Path)),
+    responses((status = 202, body = Receipt)))]
+async fn reconcile(
+    State(app): State<App>,
+    IdPath(cluster): IdPath<ClusterId>,
+    mutation: Mutation<NoBody>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Platform, "DNS clusters")?;
+    let found = one(&app, cluster).await?;
+    if !found.enabled {
+        let detail =
+            format!("the DNS cluster {} is disabled: nothing is written to it; enable it first", found.name);
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
+    }
+    let requested = OperationRequested {
+        kind: Work::Rebuild,
+        projection: Projection::Powerdns,
+        domain: None,
+        mend: true,
+        cluster: Some(cluster),
+    };
+    let operation = OperationId::from_uuid(Uuid::now_v7());
+    let command = Command::admin(AdminCommand::RequestOperation { operation, requested });
+    Ok(match mutation.submit(&app, command).await? {
+        Submitted::Plan(mut plan) => {
+            plan.targets = vec![found.name];
+            Submitted::Plan(plan).into_response()
+        }
+        done => done.into_response(),
+    })
 }
 
 /// Deploy to a DNS cluster no longer; what it serves stays as it is. Once this is answered, nothing is written to it.

@@ -73,6 +73,9 @@ pub const RULES: &[Rule] = &[
     rule("PUT", "/api/domains/{d}/rrsets/{name}/{type}", Verb::Write, About::Records),
     rule("DELETE", "/api/domains/{d}/rrsets/{name}/{type}", Verb::Write, About::Records),
     rule("POST", "/api/domains/{d}/rrsets/batch", Verb::Write, About::Records),
+    // Of each RRset it is asked whether the caller may.
+    read("/api/rrsets", About::Seen),
+    read("/api/explain", About::Seen),
     read("/api/domains/{d}/zone", About::Records),
     rule("POST", "/api/domains/{d}/zone", Verb::Write, About::Records),
     read("/api/domains/{d}/hostnames", About::Contents),
@@ -142,6 +145,7 @@ pub const RULES: &[Rule] = &[
     rule("POST", "/api/dns-clusters/{id}/enable", Verb::Write, About::Platform),
     rule("POST", "/api/dns-clusters/{id}/disable", Verb::Write, About::Platform),
     rule("POST", "/api/dns-clusters/{id}/test", Verb::Write, About::Platform),
+    rule("POST", "/api/dns-clusters/{id}/reconcile", Verb::Write, About::Platform),
     read("/api/edges", About::Platform),
     rule("POST", "/api/edges", Verb::Write, About::Platform),
     read("/api/edges/{id}", About::Platform),

@@ -94,7 +94,7 @@ async fn request(app: App, name: &str, kind: Work, mutation: Mutation<Scope>) ->
     let (mutation, scope) = mutation.split();
     let operation = OperationId::from_uuid(Uuid::now_v7());
     let mend = scope.mend.unwrap_or(true);
-    let requested = OperationRequested { kind, projection, domain: scope.domain, mend };
+    let requested = OperationRequested { kind, projection, domain: scope.domain, mend, cluster: None };
     let command = Command::admin(AdminCommand::RequestOperation { operation, requested });
     Ok(match mutation.submit(&app, command).await? {
         Submitted::Plan(mut plan) => {

@@ -57,6 +57,11 @@ impl Pairs {
         Ok(Self { pairs, faults: Vec::new() })
     }
 
+    /// Whether a key stands there.
+    pub fn has(&self, key: &str) -> bool {
+        self.pairs.iter().any(|(name, _)| name == key)
+    }
+
     /// Every value of a key that may be repeated.
     pub fn all(&mut self, key: &str) -> Vec<String> {
         let (found, rest) = std::mem::take(&mut self.pairs).into_iter().partition(|(name, _)| name == key);

@@ -16,9 +16,9 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
-    edges, envelope, events, health, hostnames, members, operations, pdns, placement, projections, revisions,
-    rollback, rrsets, session, status, stream, tenants, tls, tokens, undo, users, webhooks, zone,
-    zone_import,
+    edges, envelope, events, explain, health, hostnames, members, operations, pdns, placement, projections,
+    revisions, rollback, rrsets, search, session, status, stream, tenants, tls, tokens, undo, users,
+    webhooks, zone, zone_import,
 };
 use crate::app::App;
 
@@ -28,6 +28,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(domains::routes())
         .merge(members::routes())
         .merge(rrsets::routes())
+        .merge(search::routes())
         .merge(hostnames::routes())
         .merge(cache::routes())
         .merge(tls::routes())
@@ -50,6 +51,7 @@ pub fn api() -> OpenApiRouter<App> {
         .merge(placement::routes())
         .merge(projections::routes())
         .merge(status::routes())
+        .merge(explain::routes())
         .merge(events::routes())
         .merge(stream::routes())
         .merge(audit::routes())

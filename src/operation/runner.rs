@@ -289,8 +289,8 @@ async fn work(app: App, run: Arc<Run>, asked: Asked) -> Result<Vec<Difference>, 
         Work::Rebuild => Intent::Rebuild,
         Work::Verify => Intent::Verify,
     };
-    let domain = requested.domain.as_ref();
-    rebuild::run(&app, requested.projection, intent, domain, &mut watch, run.as_ref()).await
+    let scope = (requested.domain.as_ref(), requested.cluster);
+    rebuild::run(&app, requested.projection, intent, scope, &mut watch, run.as_ref()).await
 }
 
 fn ending(

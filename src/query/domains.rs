@@ -89,11 +89,20 @@ pub async fn page(
 ) -> Result<Vec<StoredDomain>, sqlx::Error> {
     let labels = (!filter.labels.is_empty()).then_some(Json(&filter.labels));
     let Shown { tenants, domains, names } = visible.into();
-    let query = sqlx::query(sql::DOMAINS).bind(after).bind(tenants).bind(labels);
+    let part = filter.part.as_deref().map(like);
+    // Planned for what it is asked: each filter has its index, and which one is best depends on what it is asked for.
+    let query = sqlx::query(sql::DOMAINS).persistent(false).bind(after).bind(tenants).bind(labels);
     let query = query.bind(&filter.external_id).bind(filter.tenant.map(TenantId::as_uuid));
-    let query = query.bind(&filter.part).bind(most).bind(domains).bind(names);
+    let query = query.bind(part).bind(most).bind(domains).bind(names);
     let rows = query.fetch_all(pool).await?;
     rows.iter().map(stored).collect()
+}
+
+/// A pattern of everything that holds this text.
+fn like(part: &str) -> String {
+    let escaped =
+        part.chars().flat_map(|c| matches!(c, '%' | '_' | '\\').then_some('\\').into_iter().chain([c]));
+    std::iter::once('%').chain(escaped).chain(['%']).collect()
 }
 
 /// The platform.

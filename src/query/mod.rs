@@ -10,6 +10,7 @@ pub mod domains;
 pub mod edges;
 pub mod history;
 pub mod rrsets;
+pub mod search;
 pub mod sites;
 pub mod sql;
 pub mod status;
@@ -48,7 +49,7 @@ fn tenants(scope: Option<&[TenantId]>) -> Option<Vec<Uuid>> {
     scope.map(|tenants| tenants.iter().map(|tenant| tenant.as_uuid()).collect())
 }
 
-fn at<I: ColumnIndex<PgRow>>(row: &PgRow, index: I) -> Result<Timestamp, sqlx::Error> {
+pub(crate) fn at<I: ColumnIndex<PgRow>>(row: &PgRow, index: I) -> Result<Timestamp, sqlx::Error> {
     row.try_get::<DateTime<Utc>, I>(index).map(Timestamp::from)
 }
 

@@ -82,7 +82,7 @@ fn owner(row: &PgRow, index: usize) -> Result<OwnerName, sqlx::Error> {
     OwnerName::from_canonical(row.try_get(index)?).map_err(|_| odd("owner"))
 }
 
-fn shown(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
+pub(super) fn shown(row: &PgRow) -> Result<ShownRrset, sqlx::Error> {
     let by = match maybe_at(row, 7)? {
         Some(at) => Some((at, actor(row, 8)?, row.try_get(12)?)),
         None => None,

@@ -11,15 +11,26 @@ macro_rules! domain_columns {
     };
 }
 
+/// What is read of an RRset and of the mutation that last changed it.
+macro_rules! rrset_fields {
+    () => {
+        "r.owner_key, r.type, r.owner, r.ttl, r.records, r.comment, r.changed, \
+         e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note, r.managed_by"
+    };
+}
+
 /// Columns of an RRset and of the mutation that last changed it.
 macro_rules! rrset_columns {
     () => {
-        "r.owner_key, r.type, r.owner, r.ttl, r.records, r.comment, r.changed, \
-         e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note, r.managed_by \
-         from desired.rrsets r left join events e \
-         on e.stream_id = r.domain_id and e.revision = r.changed and e.seq = 0"
+        concat!(
+            rrset_fields!(),
+            " from desired.rrsets r left join events e \
+             on e.stream_id = r.domain_id and e.revision = r.changed and e.seq = 0"
+        )
     };
 }
+
+pub(in crate::query) use rrset_fields;
 
 /// Columns of a deployment.
 macro_rules! deployment_columns {
@@ -63,7 +74,7 @@ macro_rules! cluster_columns {
 pub(super) const DOMAIN: &str =
     concat!("select ", domain_columns!(), " from desired.domains d where d.name = $1 and d.current");
 
-/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 part of the name, $7 how many, $8 ids of
+/// $1 after name, $2 tenants or null, $3 labels, $4 external id, $5 tenant, $6 what the name is like, $7 how many, $8 ids of
 /// single domains beside the tenants, $9 the only names that may be shown.
 pub(super) const DOMAINS: &str = concat!(
     "select ",
@@ -72,7 +83,7 @@ pub(super) const DOMAINS: &str = concat!(
      and ($2::uuid[] is null or d.tenant_id = any($2) or d.id = any($8)) \
      and ($9::text[] is null or d.name = any($9)) and ($3::jsonb is null or d.labels @> $3) \
      and ($4::text is null or d.external_id = $4) and ($5::uuid is null or d.tenant_id = $5) \
-     and ($6::text is null or position($6 in d.name) > 0) order by d.name limit $7"
+     and ($6::text is null or d.name like $6) order by d.name limit $7"
 );
 
 /// $1 after name, $2 tenants or null, $3 how many or null, $4 ids of single domains beside the tenants, $5 the only names

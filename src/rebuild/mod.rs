@@ -232,12 +232,12 @@ pub async fn run(
     app: &App,
     projection: Projection,
     intent: Intent,
-    domain: Option<&DomainName>,
+    (domain, cluster): (Option<&DomainName>, Option<ClusterId>),
     watch: Watch<'_>,
     keep: &impl Keep,
 ) -> Result<Vec<Difference>, RebuildError> {
     match (projection, intent) {
-        (Projection::Powerdns, _) => powerdns::walk(app, intent, domain, watch, keep).await,
+        (Projection::Powerdns, _) => powerdns::walk(app, intent, (domain, cluster), watch, keep).await,
         (Projection::Desired, Intent::Verify) => desired::verify(&app.pool, domain, watch).await,
         (Projection::Desired, Intent::Rebuild) => {
             let found = or_gone(projection, desired::verify(&app.pool, domain, &mut *watch).await)?;

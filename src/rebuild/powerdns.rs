@@ -4,10 +4,10 @@
 
 use super::{Difference, Keep, Kind, Phase, Progress, RebuildError, Watch, sql};
 use crate::app::App;
-use crate::deploy::{Target, clusters, deployed, rebuild_zone, strays, verify_zone};
+use crate::deploy::{DeployError, Target, clusters, deployed, rebuild_zone, strays, verify_zone};
 use futures_util::future::try_join_all;
 use headwater_events::dns::DomainName;
-use headwater_events::ids::DomainId;
+use headwater_events::ids::{ClusterId, DomainId};
 use headwater_projections::powerdns::{Difference as Row, Row as ZoneRow};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub enum Intent {
     Rebuild,
 }
 
-/// Walks over every deployed zone, or that of one domain, from where an earlier walk ended. Tells `keep` what differed,
+/// Walks over every deployed zone, or that of one domain, on every cluster or on one, from where an earlier walk ended. Tells `keep` what differed,
 /// and gives what a comparison of all of them found beside them.
 ///
 /// # Errors
@@ -33,20 +33,28 @@ pub enum Intent {
 pub async fn walk(
     app: &App,
     intent: Intent,
-    domain: Option<&DomainName>,
+    (domain, cluster): (Option<&DomainName>, Option<ClusterId>),
     watch: Watch<'_>,
     keep: &impl Keep,
 ) -> Result<Vec<Difference>, RebuildError> {
     let phase = if intent == Intent::Verify { Phase::Compare } else { Phase::Switch };
-    let targets = clusters(&app.pool).await?.into_iter().filter(|cluster| cluster.enabled);
+    let targets = clusters(&app.pool).await?.into_iter();
+    let targets = targets.filter(|one| one.enabled && cluster.is_none_or(|wanted| one.id == wanted));
     let targets = targets.map(Target::open).collect::<Result<Vec<_>, _>>()?;
+    if targets.is_empty() && cluster.is_some() {
+        let why = "the DNS cluster is disabled or gone: nothing is written to it".to_owned();
+        return Err(DeployError::Refused(why).into());
+    }
     let one = match domain {
         Some(name) => Some((holder(app, name).await?, name.clone())),
         None => None,
     };
     let total = match &one {
         Some(_) => i64::try_from(targets.len()).unwrap_or(i64::MAX),
-        None => sqlx::query_scalar(sql::DEPLOYMENTS).fetch_one(&app.pool).await?,
+        None => {
+            let query = sqlx::query_scalar(sql::DEPLOYMENTS).bind(cluster.map(ClusterId::as_uuid));
+            query.fetch_one(&app.pool).await?
+        }
     };
     let mut before = 0;
     for target in &targets {

@@ -14,6 +14,7 @@ const ACCESS: &str = include_str!("../../migrations/control/0060_access.sql");
 const PEOPLE: &str = include_str!("../../migrations/control/0070_people.sql");
 const MANAGERS: &str = include_str!("../../migrations/control/0120_managers.sql");
 const WEBHOOKS: &str = include_str!("../../migrations/control/0130_webhooks.sql");
+const SEARCH: &str = include_str!("../../migrations/control/0170_search.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
@@ -61,8 +62,9 @@ pub(super) const HEAD: &str = "select coalesce(max(position), 0) from events";
 /// $1 name.
 pub(super) const DOMAIN: &str = "select holder from claims where ns = 1 and name = $1";
 
+/// $1 cluster or null.
 pub(super) const DEPLOYMENTS: &str = "select count(*) from desired.deployments d \
-     join desired.clusters c on c.id = d.cluster_id and c.enabled \
+     join desired.clusters c on c.id = d.cluster_id and c.enabled and ($1::uuid is null or c.id = $1) \
      join desired.domains m on m.id = d.domain_id and m.current where d.wanted or d.state <> 'removed'";
 
 /// $1 version, $2 position, $3 state, $4 what went wrong.
@@ -87,7 +89,7 @@ const fn table(name: &'static str, key: &'static str) -> Table {
 }
 
 /// Every table of `desired`.
-pub(super) const COMPARED: [Table; 20] = [
+pub(super) const COMPARED: [Table; 21] = [
     table("tenants", "id"),
     table("users", "id"),
     table("members", "user_id, tenant_id"),
@@ -96,6 +98,7 @@ pub(super) const COMPARED: [Table; 20] = [
     table("tokens", "id"),
     Table { domain: Some("id"), ..table("domains", "id") },
     Table { domain: Some("domain_id"), ..table("rrsets", "domain_id, owner_key, type") },
+    Table { domain: Some("domain_id"), ..table("terms", "term, domain_id, owner_key, type") },
     Table { domain: Some("domain_id"), ..table("hostnames", "domain_id, owner_key") },
     Table { domain: Some("domain_id"), ..table("sites", "domain_id") },
     Table { domain: Some("domain_id"), ..table("purges", "domain_id, epoch") },
@@ -140,9 +143,10 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let placement = PLACEMENT.split_once(EDGE_TABLES_END).map_or(PLACEMENT, |(own, _)| own);
     let part = |text: &'static str| text.split_once(OWN_TABLES_END).map_or(text, |(own, _)| own);
     let (certificates, access, people) = (part(CERTIFICATES), part(ACCESS), part(PEOPLE));
-    let (managers, webhooks) = (part(MANAGERS), part(WEBHOOKS));
-    let tables =
-        format!("{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{managers}{webhooks}");
+    let (managers, webhooks, search) = (part(MANAGERS), part(WEBHOOKS), part(SEARCH));
+    let tables = format!(
+        "{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{managers}{webhooks}{search}"
+    );
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
         let of_index = |line: &str| line.starts_with("create index ") || line.starts_with("drop index ");
@@ -150,8 +154,19 @@ pub(super) fn make(schema: &str) -> (String, String) {
         let place = if puts_off { &mut later } else { &mut first };
         place.push_str(statement);
     }
-    let all =
-        [PROCEDURES, OUTCOMES, SITES, EDGES, CERTIFICATES, PLACEMENT, ACCESS, PEOPLE, MANAGERS, WEBHOOKS];
+    let all = [
+        PROCEDURES,
+        OUTCOMES,
+        SITES,
+        EDGES,
+        CERTIFICATES,
+        PLACEMENT,
+        ACCESS,
+        PEOPLE,
+        MANAGERS,
+        WEBHOOKS,
+        SEARCH,
+    ];
     for procedures in all {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
     }
@@ -191,5 +206,5 @@ pub(super) fn switch(schema: &str, old: &str) -> String {
 }
 
 pub(super) fn analyze(schema: &str) -> String {
-    format!("analyze {schema}.domains, {schema}.rrsets, {schema}.deployments")
+    format!("analyze {schema}.domains, {schema}.rrsets, {schema}.terms, {schema}.deployments")
 }

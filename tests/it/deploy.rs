@@ -13,6 +13,7 @@ mod faults;
 pub mod lab;
 mod overtake;
 mod rebuild;
+mod reconcile;
 mod render;
 #[cfg(feature = "failpoints")]
 mod replicas;

@@ -11,9 +11,12 @@ use crate::support::{Answer, TestApi, eventually};
 
 pub type Row = (&'static str, &'static str, Value, u16);
 
-/// The part of [`matrix`] that is about members of a domain, zone files, and what edges serve.
+/// The part of [`matrix`] that is about members of a domain, zone files, what edges serve, and finding out and putting right.
 fn sites() -> Vec<Row> {
     vec![
+        ("get", "/api/rrsets", Value::Null, 200),
+        ("get", "/api/explain?name=www.example.test&type=A", Value::Null, 404),
+        ("post", "/api/dns-clusters/{id}/reconcile", Value::Null, 403),
         ("get", "/api/domains/{d}/members", Value::Null, 404),
         ("get", "/api/domains/{d}/members/{user}", Value::Null, 404),
         ("put", "/api/domains/{d}/members/{user}", json!({"role": "viewer"}), 404),

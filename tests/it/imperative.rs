@@ -10,7 +10,7 @@ use headwater::operation::{self, runner};
 use headwater::secret::Secret;
 use headwater_events::admin::AdminCommand;
 use headwater_events::event::{OperationRequested, Projection, Work};
-use headwater_events::ids::OperationId;
+use headwater_events::ids::{ClusterId, OperationId};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Executor;
@@ -87,8 +87,18 @@ async fn child() {
 
 /// Asks for work, as the control plane itself.
 pub async fn ask(app: &App, kind: Work, projection: Projection) -> OperationId {
+    ask_on(app, kind, projection, None).await
+}
+
+/// The same on one DNS cluster alone.
+pub async fn ask_on(
+    app: &App,
+    kind: Work,
+    projection: Projection,
+    cluster: Option<ClusterId>,
+) -> OperationId {
     let operation = OperationId::from_uuid(Uuid::now_v7());
-    let requested = OperationRequested { kind, projection, domain: None, mend: true };
+    let requested = OperationRequested { kind, projection, domain: None, mend: true, cluster };
     let command = AdminCommand::RequestOperation { operation, requested };
     let meta = headwater::command::Meta::internal();
     let caller = headwater_events::actor::Caller::system();
@@ -314,7 +324,7 @@ async fn of_two_rebuilds_that_are_asked_for_at_once_one_is_refused() {
         let asked = replicas.iter().map(|replica| {
             let operation = OperationId::from_uuid(Uuid::now_v7());
             let (kind, projection) = (Work::Rebuild, Projection::Powerdns);
-            let requested = OperationRequested { kind, projection, domain: None, mend: true };
+            let requested = OperationRequested { kind, projection, domain: None, mend: true, cluster: None };
             let command = AdminCommand::RequestOperation { operation, requested };
             let command = headwater::command::Command::admin(command);
             let caller = headwater_events::actor::Caller::system();

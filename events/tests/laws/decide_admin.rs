@@ -54,7 +54,8 @@ fn cluster(file: &str, dns: &str) -> AdminCommand {
 }
 
 fn request(kind: Work, domain: Option<DomainName>) -> AdminCommand {
-    let requested = OperationRequested { kind, projection: Projection::Powerdns, domain, mend: true };
+    let requested =
+        OperationRequested { kind, projection: Projection::Powerdns, domain, mend: true, cluster: None };
     AdminCommand::RequestOperation { operation: OPERATION, requested }
 }
 

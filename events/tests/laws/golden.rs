@@ -188,6 +188,7 @@ fn account_samples() -> Vec<Event> {
             projection: Projection::Powerdns,
             domain: Some(name("example.com")),
             mend: true,
+            cluster: None,
         }),
         Event::PlatformInitialized(PlatformInitialized { tenant: TenantId::from_uuid(id(1)) }),
         Event::DnsIdentityChanged(DnsIdentityChanged {

@@ -12,7 +12,7 @@ use super::http::Call;
 use super::list::{self, ListArgs};
 use super::mutate::{Change, Common, Say, carry_out};
 use super::output::{Column, data, parts};
-use super::{Console, show_one};
+use super::{Console, projection, show_one};
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
@@ -64,6 +64,20 @@ The file with the URL of its database is read by the server, so it must be there
     #[command(after_help = "Examples:
   headwater cluster disable dns-1 --note 'new disks'")]
     Disable(Named),
+    /// Compares every zone of a cluster with the log and puts right what differs; zones of others stay
+    #[command(after_help = "Examples:
+  headwater cluster reconcile dns-1
+  headwater cluster reconcile dns-1 --no-wait")]
+    Reconcile {
+        /// Its id or name
+        cluster: String,
+        /// Prints the operation and does not wait for its end
+        #[arg(long, help_heading = "Wait")]
+        no_wait: bool,
+        /// How it is changed.
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 /// A cluster to register.
@@ -113,6 +127,9 @@ pub async fn run(console: &Console, command: ClusterCommand) -> Result<()> {
         ClusterCommand::Test(named) => test(console, named).await,
         ClusterCommand::Enable(named) => switch(console, named, "enable").await,
         ClusterCommand::Disable(named) => switch(console, named, "disable").await,
+        ClusterCommand::Reconcile { cluster, no_wait, common } => {
+            reconcile(console, &cluster, no_wait, common).await
+        }
     }
 }
 
@@ -152,6 +169,24 @@ async fn switch(console: &Console, named: Named, verb: &str) -> Result<()> {
     let say =
         if verb == "enable" { Say::Outcome(&named.cluster) } else { Say::Did(&named.cluster, "disabled") };
     carry_out(console, call, &Change::from(named.common), say).await
+}
+
+async fn reconcile(console: &Console, cluster: &str, no_wait: bool, common: Common) -> Result<()> {
+    let id = id_of(console, cluster).await?;
+    let call = Call::post(&["dns-clusters", &id, "reconcile"])?;
+    if common.dry_run {
+        return carry_out(console, call, &Change::from(common), Say::Outcome(cluster)).await;
+    }
+    let Some(found) = projection::follow(console, &common.apply(call)?, cluster, no_wait).await? else {
+        return Ok(());
+    };
+    if console.json {
+        return Ok(data(
+            json!({"cluster": cluster, "differences": found.differences, "result": found.result}),
+        )?);
+    }
+    let noun = if found.differences == 1 { "difference" } else { "differences" };
+    Ok(data(format_args!("{cluster}: {} {noun} put right", found.differences))?)
 }
 
 async fn test(console: &Console, named: Named) -> Result<()> {

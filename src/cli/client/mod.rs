@@ -28,6 +28,7 @@ pub mod token;
 pub mod undo;
 pub mod wait;
 pub mod webhook;
+pub mod why;
 pub mod zone;
 
 use std::path::PathBuf;
@@ -125,6 +126,9 @@ pub enum ClientCommand {
     /// What is wrong now (administrators)
     #[command(after_help = status::EXAMPLES)]
     Status,
+    /// Why a name is answered as it is, hop by hop, and what mends it
+    #[command(after_help = why::EXAMPLES)]
+    Why(why::WhyArgs),
     /// DNS clusters (administrators)
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -238,6 +242,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Audit(command) => audit::run(&console, command).await,
         ClientCommand::Projection(command) => projection::run(&console, command).await,
         ClientCommand::Status => status::run(&console).await,
+        ClientCommand::Why(args) => why::run(&console, args).await,
         ClientCommand::Cluster(command) => cluster::run(&console, command).await,
         ClientCommand::Edge(command) => edge::run(&console, command).await,
         ClientCommand::Deployment(command) => deployment::run(&console, command).await,

@@ -29,6 +29,16 @@ const COLUMNS: &[Column] = &[
     ("COMMENT", "/comment"),
 ];
 
+const FOUND_COLUMNS: &[Column] = &[
+    ("DOMAIN", "/domain"),
+    ("NAME", "/name"),
+    ("TYPE", "/type"),
+    ("TTL", "/ttl"),
+    ("RECORDS", "/records"),
+    ("MANAGER", "/managed_by"),
+    ("CHANGED", "/changed/at"),
+];
+
 /// What can be done with records.
 #[derive(Subcommand)]
 pub enum RrsetCommand {
@@ -56,6 +66,18 @@ pub enum RrsetCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Finds records in all domains, by a value, a name, a type, a tool
+    #[command(after_help = "Examples:
+  headwater rrset search --content 192.0.2.1
+  headwater rrset search --content mail.example.com. --type MX
+  headwater rrset search --content include:_spf.example.com
+  headwater rrset search --name '_acme-challenge.*' --type TXT
+  headwater rrset search --name www.example.com.
+  headwater rrset search --managed-by octodns --json | jq -r '.items[].domain'
+
+A value is looked for whole, or a whole word of it. A name may begin or end with *, for one label or more; * alone is the
+wildcard record. What the platform derives in every zone is left out.")]
+    Search(SearchArgs),
     /// Sets all records of one name and type, in place of what was there
     #[command(after_help = "Examples:
   headwater rrset set example.com www A 192.0.2.1 192.0.2.2 --ttl 300 --wait
@@ -127,6 +149,25 @@ pub struct GetArgs {
     moment: Moment,
 }
 
+/// Records to find.
+#[derive(Args)]
+pub struct SearchArgs {
+    /// A value as in a zone file, or a word of one
+    #[arg(long, value_name = "VALUE")]
+    content: Option<String>,
+    /// The type
+    #[arg(long = "type", value_name = "TYPE")]
+    rrtype: Option<String>,
+    /// The owner: relative to every domain, or absolute with the final dot
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Those that this tool manages
+    #[arg(long, value_name = "NAME")]
+    managed_by: Option<String>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
 /// Records to set.
 #[derive(Args)]
 pub struct SetArgs {
@@ -194,6 +235,11 @@ pub async fn run(console: &Console, command: RrsetCommand) -> Result<()> {
             let call = moment.apply(Call::get(&["domains", &domain, "rrsets"])?);
             let call = call.maybe("managed_by", managed_by);
             list::show(console, call, COLUMNS, &list).await
+        }
+        RrsetCommand::Search(args) => {
+            let call = Call::get(&["rrsets"])?.maybe("content", args.content).maybe("type", args.rrtype);
+            let call = call.maybe("name", args.name).maybe("managed_by", args.managed_by);
+            list::show(console, call, FOUND_COLUMNS, &args.list).await
         }
         RrsetCommand::Set(args) => {
             let mut body = json!({"ttl": args.ttl, "records": args.records});

@@ -252,6 +252,22 @@ pub async fn rrset(
     })
 }
 
+/// What was done last about an RRset: the mutation, and whether it deleted it.
+///
+/// # Errors
+/// When the log cannot be read.
+pub async fn last_change(
+    pool: &PgPool,
+    domain: &DomainState,
+    owner: &OwnerName,
+    rrtype: RrType,
+) -> Result<Option<(Changed, bool)>, AsOfError> {
+    let key = key(&[("name", json!(owner)), ("type", json!(rrtype))]);
+    let Some(recorded) = one(pool, domain.id, domain.revision, &key).await? else { return Ok(None) };
+    let deleted = matches!(recorded.decode()?, Event::RrsetDeleted(_));
+    Ok(Some((changed(&recorded), deleted)))
+}
+
 /// One proxied name as it was after a revision.
 ///
 /// # Errors

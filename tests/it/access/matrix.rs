@@ -62,6 +62,8 @@ fn denied(who: Who, path: &str, verb: Verb, about: About) -> Option<u16> {
         (role < needed).then_some(403)
     };
     let one_operation = path.contains("/operations/");
+    // About one name, so judged by the domain that holds it and by the record.
+    let one_name = path.starts_with("/api/explain");
     match (who, about) {
         (Who::Admin, _) => None,
         (_, About::Platform) => Some(403),
@@ -83,7 +85,8 @@ fn denied(who: Who, path: &str, verb: Verb, about: About) -> Option<u16> {
         (_, About::Tenant) => Some(404),
         // Nothing that only reads may ask for it; the others are judged domain by domain.
         (Who::Reader, About::Seen) if verb != Verb::Read => Some(403),
-        (_, About::Seen) if !one_operation => None,
+        (Who::OneRrset, About::Seen) if one_name => Some(403),
+        (_, About::Seen) if !one_operation && !one_name => None,
         (Who::Foreign | Who::Elsewhere, _) => Some(404),
         (Who::Tenant(role) | Who::Domain(role), _) => by_role(role),
         (Who::Reader, _) => (verb != Verb::Read).then_some(403),

@@ -3,7 +3,7 @@
 mod edges;
 mod history;
 mod says;
-mod script;
+pub mod script;
 pub mod walk;
 mod webhooks;
 

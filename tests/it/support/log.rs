@@ -72,9 +72,12 @@ impl Log {
 
     /// Plants a fault in a log that is there.
     pub async fn plant(&self, change: impl Fn(&str) -> String) {
-        let text = include_str!("../../../migrations/control/0145_rights.sql");
-        let text = &text[text.find("create procedure append_batch(").unwrap()..];
-        let changed = change(text);
+        let append = include_str!("../../../migrations/control/0145_rights.sql");
+        let append = &append[append.find("create procedure append_batch(").unwrap()..];
+        let write = include_str!("../../../migrations/control/0170_search.sql");
+        let write = &write[write.find("create or replace procedure desired_write(").unwrap()..];
+        let text = format!("{append}{write}");
+        let changed = change(&text);
         assert_ne!(text, changed, "the fault was not planted: the migration's text has moved on");
         let procedures = changed.replace("create procedure", "create or replace procedure");
         self.pool.execute(AssertSqlSafe(procedures)).await.unwrap();

@@ -24,7 +24,7 @@ impl Keep for Whole {
 /// What differed.
 pub async fn run(app: &App, projection: Projection, intent: Intent) -> Vec<Difference> {
     let whole = Whole(Mutex::default());
-    let mut found = rebuild::run(app, projection, intent, None, &mut |_| {}, &whole).await.unwrap();
+    let mut found = rebuild::run(app, projection, intent, (None, None), &mut |_| {}, &whole).await.unwrap();
     found.extend(whole.0.into_inner().unwrap());
     found
 }
