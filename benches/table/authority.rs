@@ -134,11 +134,11 @@ pub async fn change(system: &System, report: &mut Report) -> Result<()> {
         let address = format!("203.0.113.{}", n % 250 + 1);
         let body = format!("{{\"ttl\":60,\"records\":[\"{address}\"]}}");
         let at = Instant::now();
-        let (status, answer) =
-            wire.send("PUT", &format!("/api/domains/{name}/rrsets/now/A"), &body).await?;
+        let (status, answer) = wire.send("PUT", &format!("/api/domains/{name}/rrsets/now/A"), &body).await?;
         ensure!(status == 202, "PUT answered {status}: {}", String::from_utf8_lossy(&answer));
         let owner = format!("now.{name}");
-        let asked = system.clusters.iter().map(|cluster| propagation::answered(cluster.dns, &owner, &address));
+        let asked =
+            system.clusters.iter().map(|cluster| propagation::answered(cluster.dns, &owner, &address));
         futures_util::future::try_join_all(asked).await?;
         own.push(at.elapsed().as_secs_f64() * 1_000.0);
 
@@ -190,7 +190,8 @@ pub async fn bootstrap(system: &System, report: &mut Report, full: bool) -> Resu
         propagation::answered(pdns.address(), &format!("www.{}", zone(n)), ADDRESS).await?;
     }
     let rate = current as f64 / seconds;
-    let note = format!("{current} zones in {seconds:.1} s from its registration until each was read back from it");
+    let note =
+        format!("{current} zones in {seconds:.1} s from its registration until each was read back from it");
     report.row("dns.bootstrap", rate, "zones/s", Some(Goal::AtLeast(2_000.0)), note);
     api.call(Method::POST, &format!("/api/dns-clusters/{id}/disable"), None).await?;
     drop((pdns, postgres));
@@ -232,6 +233,7 @@ async fn seed(system: &System, zones: usize) -> Result<()> {
                 force_active: true,
                 labels: Default::default(),
                 external_id: None,
+                rrsets: Vec::new(),
             };
             let input = RrSetInput { ttl: 300, records: vec![ADDRESS.to_owned()], comment: None };
             let rrset = match RrSet::new(OwnerName::parse("www", &name)?, RrType::A, &input, &name) {

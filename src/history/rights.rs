@@ -8,7 +8,9 @@ use chrono::{DateTime, Utc};
 use headwater_events::actor::{self, ActorKind, Caller, DomainRef, Role, Verb, Visible};
 use headwater_events::codec::DecodeError;
 use headwater_events::event::Event;
-use headwater_events::ids::{DomainId, Position, RightsNumber, StreamKind, StreamRef, TenantId, TokenId, UserId};
+use headwater_events::ids::{
+    DomainId, Position, RightsNumber, StreamKind, StreamRef, TenantId, TokenId, UserId,
+};
 use headwater_events::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::PgPool;

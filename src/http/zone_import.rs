@@ -139,7 +139,8 @@ fn answered(
     lines: &[usize],
     text: &ZoneText,
 ) -> Result<Response, Problem> {
-    let line_of = |pointer: &str| lines.get(pointer.strip_prefix("/changes/")?.parse::<usize>().ok()?).copied();
+    let line_of =
+        |pointer: &str| lines.get(pointer.strip_prefix("/changes/")?.parse::<usize>().ok()?).copied();
     let tell = |fault: Fault| match line_of(&fault.pointer) {
         None => fault,
         Some(0) => Fault::at("", fault.code, format!("(not in the text) {}", fault.detail)),

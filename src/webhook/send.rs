@@ -2,9 +2,9 @@
 //! not judged; what is read of an answer is bounded, and nobody is waited for longer than the limit.
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use headwater_events::ids::{EventId, WebhookId};
 use headwater_events::time::Timestamp;
-use chrono::{DateTime, Utc};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use reqwest::{Certificate, Client, Response, StatusCode};
 use std::error::Error as _;

@@ -11,6 +11,7 @@ use headwater::demo::edge::{Agent, CellPorts, Edge, EdgeSpec, Host, master};
 use headwater::demo::home::Home;
 use headwater::demo::ports::PortLease;
 use headwater::demo::probe;
+use headwater::demo::supervise::Supervised;
 use headwater::secret::Secret;
 use headwater::store::Committer;
 use headwater_events::actor::Caller;
@@ -20,7 +21,6 @@ use headwater_events::domain::{
     CreateDomain, DomainCommand, HostnameBody, HostnameInput, Limits, OriginInput,
 };
 use headwater_events::ids::{DomainId, TenantId};
-use headwater::demo::supervise::Supervised;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::postgres::PgPool;

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use headwater_events::dns::{DomainName, RrSet};
 use headwater_events::domain::{BATCH_MAX_CHANGES, CreateDomain, DomainCommand, DomainPatch, LabelsPatch};
 use headwater_events::ids::{DomainId, TenantId};
+use headwater_events::zonetext;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa_axum::router::OpenApiRouter;
@@ -95,9 +96,12 @@ fn kind(body: &Value, errors: &mut Vec<String>) -> Option<String> {
     None
 }
 
-/// A zone as text.
-fn zone_text(_: &str) -> Result<Vec<RrSet>, String> {
-    Err("a zone as text is not accepted here: use rrsets".to_owned())
+/// A zone as text, in which SOA and apex NS are read and not taken over. The body is bounded, so its records are.
+fn zone_text(text: &str, zone: &DomainName) -> Result<Vec<RrSet>, Vec<String>> {
+    match zonetext::read(text.as_bytes(), zone, text.len()) {
+        Ok(read) => Ok(read.rrsets.into_iter().map(|one| one.rrset).collect()),
+        Err(found) => Err(found.faults.iter().map(ToString::to_string).collect()),
+    }
 }
 
 /// What a new zone holds.
@@ -172,9 +176,9 @@ fn new_zone(body: &Value, apex: &Apex) -> Result<(DomainName, Settings, Vec<RrSe
     if as_text.is_some() && !held.is_empty() {
         errors.push("You cannot give rrsets AND zone data as text".to_owned());
     } else if let Some(as_text) = as_text {
-        match zone_text(as_text) {
+        match zone_text(as_text, &zone) {
             Ok(read) => held = read,
-            Err(told) => errors.push(told),
+            Err(told) => errors.extend(told),
         }
     }
     if errors.is_empty() { Ok((zone, settings, held)) } else { Err(refused(errors)) }

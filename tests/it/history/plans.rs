@@ -96,7 +96,8 @@ async fn the_trail_is_found_by_its_indexes() {
         let scans: Vec<_> = scans.filter(|(_, of)| of.starts_with("entries")).collect();
         assert_eq!(scans, [] as [&(String, String); 0], "{what}: {found:?}");
     }
-    let of_domain = *statements.iter().find(|text| text.contains("where a.domain = $1 and a.position")).unwrap();
+    let of_domain =
+        *statements.iter().find(|text| text.contains("where a.domain = $1 and a.position")).unwrap();
     let own = filled(of_domain, &["'d7.test'", none, "51", "array[md5('7')::uuid]", id, "array[]::uuid[]"]);
     let page = filled(of_domain, &["'d7.test'", "30000", "51", none, none, none]);
     let joins = ["Merge Join", "Hash Join"];

@@ -46,6 +46,27 @@ async fn a_zone_is_made_with_what_it_holds() {
 }
 
 #[tokio::test]
+async fn a_zone_is_made_from_a_text() {
+    let pdns = Pdns::start().await;
+    let text = "$TTL 1h\n@ SOA ns.other.net. host.other.net. 2026010100 3600 600 86400 300\n@ NS ns.other.net.\n\
+                www A 192.0.2.1\n A 192.0.2.2\n@ MX 10 mail\n";
+    let body = json!({"name": "example.com.", "kind": "Native", "zone": text});
+    let zone = pdns.call(Method::POST, "/zones", body).await.expect(201).json();
+    let held = |name: &str, rrtype: &str| {
+        let rrsets = zone["rrsets"].as_array().unwrap();
+        let one = rrsets.iter().find(|one| one["name"] == name && one["type"] == rrtype);
+        let records = one.map(|one| one["records"].as_array().unwrap().clone()).unwrap_or_default();
+        records.iter().map(|one| one["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(held("www.example.com.", "A"), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(held("example.com.", "MX"), ["10 mail.example.com."]);
+    // What the platform derives is not taken over.
+    assert!(!held("example.com.", "NS").contains(&"ns.other.net.".to_owned()), "{zone}");
+    let ours = pdns.api.get("/api/domains/example.com").await.expect(200).json();
+    assert_eq!(ours["revision"], json!(1));
+}
+
+#[tokio::test]
 async fn what_is_not_kept_is_refused_and_nothing_is_made() {
     let pdns = Pdns::start().await;
     let body = |more: Value| {
@@ -71,7 +92,7 @@ async fn what_is_not_kept_is_refused_and_nothing_is_made() {
         (json!({"rrsets": [rrset("www.example.org.", "A", &["192.0.2.1"])]}), "out of zone"),
         (json!({"rrsets": [rrset("example.com.", "CNAME", &["a.example.net."])]}), "apex"),
         (json!({"rrsets": {}}), "not an Array"),
-        (json!({"zone": "@ 1 IN A 192.0.2.1"}), "use rrsets"),
+        (json!({"zone": "$TTL 60\nwww A 192.0.2.1\nmail MX 10\n"}), "line 3: "),
         (json!({"zone": "@ 1 IN A 192.0.2.1", "rrsets": [www()]}), "rrsets AND zone"),
     ];
     let head = pdns.api.head().await;
