@@ -92,8 +92,8 @@ pub const ROWS_WRITTEN: &str = "select \
      where relname not in ('heartbeats', 'edge_identities', 'edge_tokens')";
 
 /// $1 domain: the first page of its trail, as an index gives it.
-pub const AUDIT_OF_DOMAIN: &str = "select e.* from audit.entries a join events e on e.position = a.position \
-     where a.domain = $1 order by a.position desc limit 51";
+pub const AUDIT_OF_DOMAIN: &str = "select e.* from (select a.position from audit.entries a where a.domain = $1 \
+     order by a.position desc limit 51) a cross join lateral (select * from events e where e.position = a.position offset 0) e";
 
 /// What Debian gives for a PowerDNS on PostgreSQL.
 pub const PLAIN_SCHEMA_FILE: &str = "/usr/share/pdns-backend-pgsql/schema/schema.pgsql.sql";
