@@ -81,6 +81,10 @@ async fn every_accepted_value_is_answered() {
         let under = if owner.starts_with('_') { format!("{owner}.") } else { String::new() };
         let name = OwnerName::parse(&format!("{under}{id}"), &zone).unwrap();
         let value = RrSetInput { ttl: 3600, records: vec![input], comment: None };
+        // A delegation is answered with a referral, which the zones of the cases show.
+        if ty == RrType::NS {
+            continue;
+        }
         let Ok(set) = RrSet::new(name, ty, &value, &zone) else { continue };
         text.push_str(&zonetext::line(set.owner(), 3600, ty, set.records()[0].as_text(), false));
         wanted.push((id, set));
