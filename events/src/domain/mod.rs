@@ -17,6 +17,7 @@ mod retention;
 mod rollback;
 mod rrsets;
 mod state;
+mod sums;
 mod undo;
 
 pub use cache::{CachePatch, CachePolicy, PurgeRequested, PurgeScope, UNSUPPORTED_FIELDS};

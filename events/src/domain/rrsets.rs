@@ -6,7 +6,8 @@ use super::command::RrsetChange;
 use super::decide::{Context, Decided, change_fault, decided};
 use super::hostname::{answers_for_proxy, excluded_by_proxy};
 use super::state::DomainView;
-use super::{BATCH_MAX_CHANGES, MASS_DELETE_FLOOR_RRSETS, cuts};
+use super::sums::Sums;
+use super::{BATCH_MAX_CHANGES, cuts};
 use crate::dns::{DnsFault, DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrSetBody, RrType, Ttl};
 use crate::event::{Event, RrsetDeleted, RrsetReplaced};
 use crate::reject::{Fault, Guard, Reject};
@@ -443,40 +444,6 @@ fn proxy_rules(view: &DomainView, touched: &Touched, origin: Origin, faults: &mu
                 format!("{} is proxied and would lie at or below the cut: delete it first", hidden.owner);
             faults.push(change_fault(origin, *index, "hostname_conflict", detail));
         }
-    }
-}
-
-/// What the change does to the size of the domain.
-struct Sums {
-    records_after: i64,
-    rrsets_after: i64,
-    deleted: i64,
-}
-
-impl Sums {
-    fn of(view: &DomainView, touched: &Touched) -> Self {
-        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let mut sums =
-            Self { records_after: view.state.records, rrsets_after: view.state.rrsets, deleted: 0 };
-        for ((key, rrtype), (_, body, _)) in touched {
-            let before = view.get(key, *rrtype);
-            sums.records_after += body.as_ref().map_or(0, |b| count(b.records.len()))
-                - before.map_or(0, |b| count(b.body.records.len()));
-            sums.rrsets_after += i64::from(body.is_some()) - i64::from(before.is_some());
-            sums.deleted += i64::from(before.is_some() && body.is_none());
-        }
-        sums
-    }
-
-    fn guards(&self, view: &DomainView) -> Vec<Guard> {
-        let mut guards = Vec::new();
-        if view.state.status.is_served() && view.state.rrsets > 0 && self.rrsets_after == 0 {
-            guards.push(Guard::EmptiesZone);
-        }
-        if view.state.rrsets >= MASS_DELETE_FLOOR_RRSETS && self.deleted * 2 > view.state.rrsets {
-            guards.push(Guard::MassDelete);
-        }
-        guards
     }
 }
 
