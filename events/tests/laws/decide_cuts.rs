@@ -131,10 +131,12 @@ fn a_load_is_asked_for_what_the_change_needs() {
         put("d.e", "NS", &["ns.example.net."]),
         del("x.y", "A"),
     ]);
+    // The apex too: it may hold a DNAME, which redirects everything below.
     let above: Vec<String> = command.above().map(|owner| owner.to_string()).collect();
-    assert_eq!(above, ["b.c", "c", "e"]);
+    assert_eq!(above, ["b.c", "c", "@", "e", "@"]);
     assert_eq!(command.cuts().map(|owner| owner.to_string()).collect::<Vec<_>>(), ["d.e"]);
-    assert_eq!(DomainCommand::PutRrset(set("www", "A", &["192.0.2.9"])).above().count(), 0);
+    let one = DomainCommand::PutRrset(set("www", "A", &["192.0.2.9"]));
+    assert_eq!(one.above().map(|owner| owner.to_string()).collect::<Vec<_>>(), ["@"]);
 }
 
 /// An owner that is the A-label of nothing gets no records, and what it has can be taken away.
