@@ -7,28 +7,21 @@ use super::system::{System, pool};
 use super::wire::Wire;
 use super::{load, propagation};
 use anyhow::{Context, Result, bail, ensure};
-use headwater::clock::SystemClock;
-use headwater::command::{Command, Meta};
 use headwater::demo::home::Home;
 use headwater::demo::pdns::Pdns;
 use headwater::demo::ports::PortLease;
 use headwater::demo::postgres::{DatabaseName, OWNER, Postgres};
 use headwater::demo::probe;
-use headwater::store::Committer;
-use headwater_events::actor::Caller;
 use headwater_events::dns::{DomainName, OwnerName, RrSet, RrSetInput, RrType};
-use headwater_events::domain::{CreateDomain, DomainCommand, Limits};
-use headwater_events::ids::{DomainId, TenantId};
+use headwater_events::domain::DomainCommand;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Records of the zone that is changed.
@@ -40,8 +33,6 @@ const ZONES: usize = 10_000;
 const ZONES_FULL: usize = 100_000;
 /// Zones that are asked for afterwards.
 const ZONES_ASKED: usize = 200;
-/// Commands that are under way at once while zones are made.
-const CALLERS: usize = 256;
 /// How long PowerDNS may take to come up, and a cluster to get everything.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const CURRENT_LIMIT: Duration = Duration::from_secs(600);
@@ -94,15 +85,15 @@ impl Plain {
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let plain = Self { process, _postgres: postgres, api, dns, dir, _ports: ports };
         let deadline = Instant::now() + START_LIMIT;
-        while plain.answered("0.0.0.0").await.is_err() {
+        while plain.answers().await.is_err() {
             ensure!(Instant::now() < deadline, "PowerDNS does not answer");
             sleep(Duration::from_millis(50)).await;
         }
         Ok(plain)
     }
 
-    /// Whether it serves anything of the zone at all; the address does not matter.
-    async fn answered(&self, _address: &str) -> Result<()> {
+    /// Whether it serves the zone.
+    async fn answers(&self) -> Result<()> {
         let answer =
             probe::dns(self.dns, "r1.plain.example", domain::base::Rtype::A, Duration::from_secs(1)).await?;
         ensure!(!answer.rdata.is_empty(), "the zone is not served");
@@ -203,54 +194,15 @@ fn zone(n: usize) -> String {
     format!("boot{n}.example")
 }
 
-/// Makes the zones as the API would, through the library.
+/// Makes the zones, with one record each.
 async fn seed(system: &System, zones: usize) -> Result<()> {
-    let control = pool(&system.database_url).await?;
-    let tenant: Uuid = sqlx::query_scalar(sql::PLATFORM_TENANT).fetch_one(&control).await?;
-    let limits = Limits {
-        domains_per_tenant: 1_000_000,
-        records_per_domain: 1_000_000,
-        ttl_floor_seconds: 0,
-        hold: Duration::from_secs(7 * 86_400),
-    };
-    let stop = CancellationToken::new();
-    let (commit, task) =
-        Committer::start(&system.database_url, control, limits, Arc::new(SystemClock), &stop)?;
-    let mut running = tokio::task::JoinSet::new();
-    for n in 0..zones {
-        if running.len() >= CALLERS
-            && let Some(done) = running.join_next().await
-        {
-            done??;
+    let record = |name: &DomainName| {
+        let input = RrSetInput { ttl: 300, records: vec![ADDRESS.to_owned()], comment: None };
+        match RrSet::new(OwnerName::parse("www", name)?, RrType::A, &input, name) {
+            Ok(rrset) => Ok(DomainCommand::PutRrset(rrset)),
+            Err(faults) => bail!("{faults:?}"),
         }
-        let commit = commit.clone();
-        running.spawn(async move {
-            let name = DomainName::parse(&zone(n))?;
-            let create = CreateDomain {
-                id: DomainId::from_uuid(Uuid::now_v7()),
-                name: name.clone(),
-                tenant: TenantId::from_uuid(tenant),
-                force_active: true,
-                labels: Default::default(),
-                external_id: None,
-                rrsets: Vec::new(),
-            };
-            let input = RrSetInput { ttl: 300, records: vec![ADDRESS.to_owned()], comment: None };
-            let rrset = match RrSet::new(OwnerName::parse("www", &name)?, RrType::A, &input, &name) {
-                Ok(rrset) => rrset,
-                Err(faults) => bail!("{faults:?}"),
-            };
-            commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
-            let put = Command::Domain { name, command: DomainCommand::PutRrset(rrset) };
-            commit.submit(Caller::system(), put, Meta::internal()).await?;
-            Ok::<_, anyhow::Error>(())
-        });
-    }
-    while let Some(done) = running.join_next().await {
-        done??;
-    }
-    stop.cancel();
-    drop(commit);
-    task.await?;
-    Ok(())
+    };
+    let control = pool(&system.database_url).await?;
+    load::seed(&system.database_url, &control, zones, zone, record).await
 }

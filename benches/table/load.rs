@@ -1,17 +1,31 @@
 //! Domains to write to, and a load of PUTs on them.
 
-use super::system::System;
+use super::sql;
+use super::system::{System, pool};
 use super::wire::Wire;
 use anyhow::{Result, ensure};
+use headwater::clock::SystemClock;
+use headwater::command::{Command, Meta};
+use headwater::secret::Secret;
+use headwater::store::Committer;
+use headwater_events::actor::Caller;
+use headwater_events::dns::DomainName;
+use headwater_events::domain::{CreateDomain, DomainCommand, Limits};
+use headwater_events::ids::{DomainId, TenantId};
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::postgres::PgPool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, interval};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 /// Changes of one batch; the most that a batch may hold.
 pub const BATCH_CHANGES: usize = 5_000;
+/// Commands that are under way at once while domains are made.
+const CALLERS: usize = 256;
 
 /// Makes active domains `<prefix>N.example`.
 pub async fn domains(system: &System, prefix: &str, count: usize) -> Result<Vec<String>> {
@@ -156,4 +170,55 @@ pub async fn settled(system: &System) -> Result<()> {
         ensure!(Instant::now() < deadline, "deployments stay pending");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Makes active domains with one command more each, as the API would, through the library: `name` and `more` are given
+/// the number of each.
+pub async fn seed(
+    url: &Secret,
+    on: &PgPool,
+    domains: usize,
+    name: impl Fn(usize) -> String,
+    more: impl Fn(&DomainName) -> Result<DomainCommand>,
+) -> Result<()> {
+    let tenant: Uuid = sqlx::query_scalar(sql::PLATFORM_TENANT).fetch_one(on).await?;
+    let limits = Limits {
+        domains_per_tenant: 1_000_000,
+        records_per_domain: 1_000_000,
+        ttl_floor_seconds: 0,
+        hold: Duration::from_secs(7 * 86_400),
+    };
+    let stop = CancellationToken::new();
+    let (commit, task) = Committer::start(url, pool(url).await?, limits, Arc::new(SystemClock), &stop)?;
+    let mut running = tokio::task::JoinSet::new();
+    for n in 0..domains {
+        if running.len() >= CALLERS
+            && let Some(done) = running.join_next().await
+        {
+            done??;
+        }
+        let name = DomainName::parse(&name(n))?;
+        let create = CreateDomain {
+            id: DomainId::from_uuid(Uuid::now_v7()),
+            name: name.clone(),
+            tenant: TenantId::from_uuid(tenant),
+            force_active: true,
+            labels: Default::default(),
+            external_id: None,
+            rrsets: Vec::new(),
+        };
+        let (commit, command) = (commit.clone(), more(&name)?);
+        running.spawn(async move {
+            commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
+            commit.submit(Caller::system(), Command::Domain { name, command }, Meta::internal()).await?;
+            Ok::<_, anyhow::Error>(())
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done??;
+    }
+    stop.cancel();
+    drop(commit);
+    task.await?;
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use headwater_events::actor::{self, Caller, Resource, Verb};
+use headwater_events::actor::{self, Caller, DomainRef, Resource, Verb};
 use headwater_events::dns::RrType;
 use headwater_events::domain::{DomainCommand, DomainState};
 use headwater_events::ids::Revision;
@@ -170,7 +170,12 @@ async fn readable(
 
 /// Whether the caller may read an RRset, and is shown it.
 pub(super) fn reads(caller: &Caller, domain: &DomainState, one: &ShownRrset) -> bool {
-    let resource = Resource::Rrset(seen(domain), &one.owner, one.rrtype);
+    reads_in(caller, seen(domain), one)
+}
+
+/// The same of a domain of which no more is known.
+pub(super) fn reads_in(caller: &Caller, domain: DomainRef<'_>, one: &ShownRrset) -> bool {
+    let resource = Resource::Rrset(domain, &one.owner, one.rrtype);
     actor::decide(caller, Verb::Read, resource).is_granted()
         && caller.shown.managing.shows(one.body.managed_by.as_ref())
 }

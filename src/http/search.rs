@@ -5,7 +5,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use headwater_events::actor::{self, Caller, DomainRef, Resource, Verb};
+use headwater_events::actor::{Caller, DomainRef};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrType};
 use headwater_events::manager::Manager;
 use headwater_events::scope::{Grant, Scope};
@@ -20,6 +20,7 @@ use super::auth::Authenticated;
 use super::dto::rrset::Rrset;
 use super::page::{self, Listing, PAGE_MAX_ITEMS, Page, PageParams};
 use super::query::{FromQuery, Pairs};
+use super::rrsets::reads_in;
 use crate::app::App;
 use crate::query::search::{self, FoundRrset, Place, Wanted, WantedName};
 
@@ -210,9 +211,7 @@ async fn readable(
 
 fn reads(caller: &Caller, one: &FoundRrset) -> bool {
     let domain = DomainRef { id: one.domain, tenant: one.tenant, name: &one.name };
-    let resource = Resource::Rrset(domain, &one.rrset.owner, one.rrset.rrtype);
-    actor::decide(caller, Verb::Read, resource).is_granted()
-        && caller.shown.managing.shows(one.rrset.body.managed_by.as_ref())
+    reads_in(caller, domain, &one.rrset)
 }
 
 #[cfg(test)]

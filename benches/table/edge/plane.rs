@@ -1,11 +1,9 @@
 //! A control plane of its own for the rows of the edge: `headwater serve` on a database beside the demo's, without DNS
 //! clusters, so that what is measured is the way to the edges; and real edge hosts, as the demo starts them.
 
-use super::super::sql;
 use super::super::system::{System, pool};
+use super::super::{load, sql};
 use anyhow::{Context, Result, bail, ensure};
-use headwater::clock::SystemClock;
-use headwater::command::{Command, Meta};
 use headwater::demo::api::Api;
 use headwater::demo::edge::{Agent, CellPorts, Edge, EdgeSpec, Host, master};
 use headwater::demo::home::Home;
@@ -13,25 +11,17 @@ use headwater::demo::ports::PortLease;
 use headwater::demo::probe;
 use headwater::demo::supervise::Supervised;
 use headwater::secret::Secret;
-use headwater::store::Committer;
-use headwater_events::actor::Caller;
 use headwater_events::dns::{DomainName, OwnerName};
 use headwater_events::domain::destination::Destinations;
-use headwater_events::domain::{
-    CreateDomain, DomainCommand, HostnameBody, HostnameInput, Limits, OriginInput,
-};
-use headwater_events::ids::{DomainId, TenantId};
+use headwater_events::domain::{DomainCommand, HostnameBody, HostnameInput, OriginInput};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::postgres::PgPool;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 /// How long a change may take to be served; a large snapshot takes minutes.
 const SERVED_LIMIT: Duration = Duration::from_secs(600);
@@ -43,8 +33,6 @@ const ASK_PAUSE: Duration = Duration::from_millis(2);
 const DEADLINE_SECONDS: u32 = 2;
 /// How late statistics are.
 const STATISTICS_DELAY: Duration = Duration::from_secs(3);
-/// Commands that are under way at once while domains are made.
-const CALLERS: usize = 256;
 /// A resolver that is never asked: origins are addresses.
 const NO_RESOLVER: &str = "127.0.0.1:53";
 
@@ -249,52 +237,14 @@ pub fn domain(n: usize) -> String {
     format!("edge{n}.example")
 }
 
-/// Makes the domains as the API would, through the library.
+/// Makes the domains, each with a hostname.
 async fn seed(url: &Secret, on: &PgPool, origin: SocketAddr, domains: usize) -> Result<()> {
-    let tenant: Uuid = sqlx::query_scalar(sql::PLATFORM_TENANT).fetch_one(on).await?;
-    let limits = Limits {
-        domains_per_tenant: 1_000_000,
-        records_per_domain: 1_000_000,
-        ttl_floor_seconds: 0,
-        hold: Duration::from_secs(7 * 86_400),
-    };
-    let stop = CancellationToken::new();
-    let (commit, task) = Committer::start(url, pool(url).await?, limits, Arc::new(SystemClock), &stop)?;
-    let mut running = tokio::task::JoinSet::new();
-    for n in 0..domains {
-        if running.len() >= CALLERS
-            && let Some(done) = running.join_next().await
-        {
-            done??;
-        }
-        let commit = commit.clone();
-        running.spawn(async move {
-            let name = DomainName::parse(&domain(n))?;
-            let create = CreateDomain {
-                id: DomainId::from_uuid(Uuid::now_v7()),
-                name: name.clone(),
-                tenant: TenantId::from_uuid(tenant),
-                force_active: true,
-                labels: Default::default(),
-                external_id: None,
-                rrsets: Vec::new(),
-            };
-            commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
-            commit.submit(Caller::system(), hostname(&name, origin)?, Meta::internal()).await?;
-            Ok::<_, anyhow::Error>(())
-        });
-    }
-    while let Some(done) = running.join_next().await {
-        done??;
-    }
-    stop.cancel();
-    drop(commit);
-    task.await?;
+    load::seed(url, on, domains, domain, |name| hostname(name, origin)).await?;
     sqlx::query(sql::END_OPERATIONS).execute(on).await?;
     Ok(())
 }
 
-fn hostname(name: &DomainName, origin: SocketAddr) -> Result<Command> {
+fn hostname(name: &DomainName, origin: SocketAddr) -> Result<DomainCommand> {
     let owner = OwnerName::parse("www", name)?;
     let sent = OriginInput {
         scheme: Some("http".into()),
@@ -306,9 +256,7 @@ fn hostname(name: &DomainName, origin: SocketAddr) -> Result<Command> {
     let input = HostnameInput { origin: sent, ..HostnameInput::default() };
     let destinations = Destinations { unsafe_allow_loopback: true, ..Destinations::default() };
     match HostnameBody::parse(&input, &owner, name, &destinations) {
-        Ok(body) => {
-            Ok(Command::Domain { name: name.clone(), command: DomainCommand::PutHostname { owner, body } })
-        }
+        Ok(body) => Ok(DomainCommand::PutHostname { owner, body }),
         Err(faults) => bail!("{faults:?}"),
     }
 }

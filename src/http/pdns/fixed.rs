@@ -1,7 +1,6 @@
 //! What PowerDNS says of itself, and what is the same for every zone here.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -9,10 +8,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::VERSION;
-use super::zones::{ZonePath, zone};
+use super::zones::Known;
 use crate::app::App;
 use crate::http::Problem;
-use crate::http::auth::Authenticated;
 use headwater_events::reject::Fault;
 
 /// What this program is.
@@ -95,65 +93,34 @@ async fn flush() -> Response {
 
 /// Every change is deployed by itself.
 #[utoipa::path(put, path = "/api/v1/servers/localhost/zones/{zone}/notify")]
-async fn notify(
-    State(app): State<App>,
-    auth: Authenticated,
-    ZonePath(name): ZonePath,
-) -> Result<Response, Problem> {
-    zone(&app, &auth, &name).await?;
-    Ok(shown(json!({"result": "Notification queued"})))
+async fn notify(_: Known) -> Response {
+    shown(json!({"result": "Notification queued"}))
 }
 
 /// Zones are always rendered whole.
 #[utoipa::path(put, path = "/api/v1/servers/localhost/zones/{zone}/rectify")]
-async fn rectify(
-    State(app): State<App>,
-    auth: Authenticated,
-    ZonePath(name): ZonePath,
-) -> Result<Response, Problem> {
-    zone(&app, &auth, &name).await?;
-    Ok(shown(json!({"result": "Rectified"})))
+async fn rectify(_: Known) -> Response {
+    shown(json!({"result": "Rectified"}))
 }
 
 #[utoipa::path(put, path = "/api/v1/servers/localhost/zones/{zone}/axfr-retrieve")]
-async fn retrieve(
-    State(app): State<App>,
-    auth: Authenticated,
-    ZonePath(name): ZonePath,
-) -> Result<Response, Problem> {
-    zone(&app, &auth, &name).await?;
+async fn retrieve(Known(name): Known) -> Result<Response, Problem> {
     let detail = format!("Domain '{name}.' is not a secondary domain (or has no primary defined)");
     Err(Problem::invalid(vec![Fault::at("", "invalid", detail)]))
 }
 
 #[utoipa::path(get, path = "/api/v1/servers/localhost/zones/{zone}/metadata")]
-async fn metadata(
-    State(app): State<App>,
-    auth: Authenticated,
-    ZonePath(name): ZonePath,
-) -> Result<Response, Problem> {
-    zone(&app, &auth, &name).await?;
-    Ok(shown(json!([])))
+async fn metadata(_: Known) -> Response {
+    shown(json!([]))
 }
 
 #[utoipa::path(get, path = "/api/v1/servers/localhost/zones/{zone}/metadata/{kind}")]
-async fn metadata_kind(
-    State(app): State<App>,
-    auth: Authenticated,
-    ZonePath(name): ZonePath,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    zone(&app, &auth, &name).await?;
+async fn metadata_kind(_: Known, uri: Uri) -> Response {
     let kind = uri.path().rsplit('/').next();
-    Ok(shown(json!({"type": "Metadata", "kind": kind, "metadata": []})))
+    shown(json!({"type": "Metadata", "kind": kind, "metadata": []}))
 }
 
 #[utoipa::path(get, path = "/api/v1/servers/localhost/zones/{zone}/cryptokeys")]
-async fn cryptokeys(
-    State(app): State<App>,
-    auth: Authenticated,
-    ZonePath(name): ZonePath,
-) -> Result<Response, Problem> {
-    zone(&app, &auth, &name).await?;
-    Ok(shown(json!([])))
+async fn cryptokeys(_: Known) -> Response {
+    shown(json!([]))
 }

@@ -26,7 +26,7 @@ use crate::http::operations::{self, WAIT_MAX_SECONDS};
 use crate::http::query::Pairs;
 use crate::http::{Problem, body, conditional, mutation};
 use crate::operation::read;
-use crate::query::domains::{self, StoredDomain};
+use crate::query::domains::{self, Platform, StoredDomain};
 use crate::query::rrsets;
 
 /// The serial before a change.
@@ -142,7 +142,7 @@ async fn patch(
     let held = zone(&app, &sent.auth, &name).await?;
     let platform = domains::platform(&app.pool).await?;
     let named = read_all(&sent.body, &name, &Apex::new(platform.identity.as_ref()))?;
-    spared(&app, &held, &named).await?;
+    spared(&app, &held, &platform, &named).await?;
     let outcome = if named.is_empty() {
         // Everything is as it was sent already.
         let revision = held.state.revision;
@@ -190,7 +190,7 @@ fn named_fault(names: &[String], fault: Fault) -> Fault {
 }
 
 /// Refuses to take away what the platform answers.
-async fn spared(app: &App, held: &StoredDomain, named: &[Named]) -> Result<(), Problem> {
+async fn spared(app: &App, held: &StoredDomain, platform: &Platform, named: &[Named]) -> Result<(), Problem> {
     let is_removal = |one: &&Named| {
         matches!(
             one.change,
@@ -201,8 +201,7 @@ async fn spared(app: &App, held: &StoredDomain, named: &[Named]) -> Result<(), P
     if removals.peek().is_none() {
         return Ok(());
     }
-    let platform = domains::platform(&app.pool).await?;
-    let answers = rrsets::answers(&app.pool, &held.state, &platform).await?;
+    let answers = rrsets::answers(&app.pool, &held.state, platform).await?;
     let told = removals.filter_map(|one| {
         let why = apex::answered(&answers, one.change.owner(), one.change.rrtype(), &held.state.name)?;
         Some(format!("{}: {why}", one.name))

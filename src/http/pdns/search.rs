@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use headwater_events::actor::{self, DomainRef, Resource, Verb};
+use headwater_events::actor::DomainRef;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::http::Problem;
 use crate::http::auth::Authenticated;
 use crate::http::query::Pairs;
+use crate::http::rrsets::reads_in;
 use crate::query::rrsets::ShownRrset;
 use crate::query::zones::{self, FoundZone};
 
@@ -121,12 +122,9 @@ async fn search(State(app): State<App>, auth: Authenticated, uri: Uri) -> Result
     Ok(Json(found).into_response())
 }
 
-/// Whether the caller may read an RRset, and is shown it.
 fn reads(auth: &Authenticated, of: &FoundZone, one: &ShownRrset) -> bool {
     let domain = DomainRef { id: of.id, tenant: of.tenant, name: of.name.as_str() };
-    let resource = Resource::Rrset(domain, &one.owner, one.rrtype);
-    actor::decide(&auth.caller, Verb::Read, resource).is_granted()
-        && auth.caller.shown.managing.shows(one.body.managed_by.as_ref())
+    reads_in(&auth.caller, domain, one)
 }
 
 fn zone(of: &FoundZone) -> Value {

@@ -12,6 +12,7 @@ use headwater_events::dns::{DomainName, OwnerName, RrType};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -29,6 +30,10 @@ use crate::query::zones::{self as all, ListedZone};
 
 /// Answers at once that hold a connection to the database, in one process; the next waits.
 const STREAMS_MAX_COUNT: usize = 4;
+/// How long it waits: those who read slowly hold up nobody for longer.
+const TURN_MAX: Duration = Duration::from_secs(10);
+/// How long a client that had no turn should stay away.
+const TURN_RETRY: Duration = Duration::from_secs(5);
 /// Octets that are put together before they are sent.
 const CHUNK_BYTES: usize = 32 * 1024;
 /// Zones of a page where one is asked for, at most.
@@ -54,6 +59,20 @@ impl<S: Send + Sync> FromRequestParts<S> for ZonePath {
     }
 }
 
+/// A zone that the caller may know of, for routes that say something fixed of it.
+pub struct Known(pub DomainName);
+
+impl FromRequestParts<App> for Known {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let auth = Authenticated::from_request_parts(parts, app).await?;
+        let ZonePath(name) = ZonePath::from_request_parts(parts, app).await?;
+        zone(app, &auth, &name).await?;
+        Ok(Self(name))
+    }
+}
+
 /// The routes of this file.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(get)).routes(routes!(export))
@@ -73,7 +92,9 @@ pub async fn zone(app: &App, auth: &Authenticated, name: &DomainName) -> Result<
 
 /// Waits for its turn to hold a connection.
 async fn turn() -> Result<OwnedSemaphorePermit, Problem> {
-    STREAMS.clone().acquire_owned().await.map_err(|_| Problem::unavailable("the program is ending"))
+    let turn = tokio::time::timeout(TURN_MAX, STREAMS.clone().acquire_owned()).await;
+    let busy = |_| Problem::unavailable("too many zones are being read at once").retry_after(TURN_RETRY);
+    turn.map_err(busy)?.map_err(|_| Problem::unavailable("the program is ending"))
 }
 
 fn streamed(
@@ -250,6 +271,7 @@ async fn readable(
 ) -> Result<impl Stream<Item = Result<ShownRrset, sqlx::Error>> + Send + use<>, Problem> {
     let at = wanted.read_at(&held.state.name);
     let of = held.state.clone();
+    let asked = at.clone();
     let passes = move |one: &ShownRrset| {
         let Some((owner, rrtype)) = &at else { return false };
         owner.as_ref().is_none_or(|owner| *owner == one.owner)
@@ -259,7 +281,14 @@ async fn readable(
     let mut derived: Vec<ShownRrset> = rrsets::derived(held, platform);
     derived.reverse();
     derived.extend(rrsets::answers(&app.pool, &held.state, platform).await?);
-    let stored = rrsets::zone(app.pool.clone(), held.state.id);
+    // One RRset is found by its key, however large the zone is.
+    let stored = match &asked {
+        Some((Some(owner), Some(rrtype))) => {
+            let one = rrsets::one(&app.pool, held.state.id, &owner.key(), *rrtype).await?;
+            futures_util::stream::iter(one.map(Ok)).left_stream()
+        }
+        _ => rrsets::zone(app.pool.clone(), held.state.id).right_stream(),
+    };
     let rows = futures_util::stream::iter(derived.into_iter().map(Ok)).chain(stored);
     Ok(rows.filter(move |one| std::future::ready(one.as_ref().map_or(true, &passes))))
 }
