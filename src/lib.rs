@@ -10,6 +10,7 @@ pub mod command;
 pub mod query;
 pub mod store;
 
+pub mod compare;
 pub mod deploy;
 pub mod edge;
 pub mod history;

@@ -3,7 +3,7 @@
 
 use domain::base::iana::{Class, Rcode};
 use domain::base::rdata::ComposeRecordData;
-use domain::base::{Message, MessageBuilder, Name, ParsedName, Rtype};
+use domain::base::{Message, MessageBuilder, Name, ParsedName, Rtype, ToName};
 use domain::rdata::AllRecordData;
 use headwater_events::dns::{Rdata, RrType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -40,8 +40,12 @@ pub enum QueryError {
 /// One record of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Its owner; names are equal whatever the case of their letters.
+    pub owner: Name<Vec<u8>>,
     /// Whether its owner is the name that was asked.
     pub of_question: bool,
+    /// Its TTL in seconds.
+    pub ttl: u32,
     /// Its type.
     pub rrtype: RrType,
     /// Its RDATA in canonical octets.
@@ -59,6 +63,8 @@ pub struct Answer {
     pub answer: Vec<Record>,
     /// The authority section.
     pub authority: Vec<Record>,
+    /// The additional section, without what is about the message itself (RFC 6891).
+    pub additional: Vec<Record>,
 }
 
 impl Answer {
@@ -159,7 +165,7 @@ async fn over_tcp(server: SocketAddr, query: &Message<Vec<u8>>) -> Result<Messag
 }
 
 fn read(message: &Message<Vec<u8>>, name: &Name<Vec<u8>>) -> Result<Answer, QueryError> {
-    let mut sections = [Vec::new(), Vec::new()];
+    let mut sections = [Vec::new(), Vec::new(), Vec::new()];
     let mut section = message.answer().map_err(|_| QueryError::Malformed)?;
     for records in &mut sections {
         for record in section.by_ref() {
@@ -168,7 +174,8 @@ fn read(message: &Message<Vec<u8>>, name: &Name<Vec<u8>>) -> Result<Answer, Quer
                 continue;
             }
             let rrtype = RrType::from_code(record.rtype().to_int());
-            let of_question = record.owner() == *name;
+            let (owner, ttl) = (record.owner().to_vec(), record.ttl().as_secs());
+            let of_question = owner == *name;
             let parsed = record
                 .to_record::<AllRecordData<_, ParsedName<_>>>()
                 .map_err(|_| QueryError::Malformed)?
@@ -177,16 +184,16 @@ fn read(message: &Message<Vec<u8>>, name: &Name<Vec<u8>>) -> Result<Answer, Quer
             parsed.data().compose_canonical_rdata(&mut rdata).map_err(|_| QueryError::Malformed)?;
             // Compared with what we parsed ourselves: the same canonical form for both.
             let rdata = Rdata::from_wire(rrtype, &rdata).map_or(rdata, |known| known.wire().to_vec());
-            records.push(Record { of_question, rrtype, rdata });
+            records.push(Record { owner, of_question, ttl, rrtype, rdata });
         }
         match section.next_section().map_err(|_| QueryError::Malformed)? {
             Some(next) => section = next,
             None => break,
         }
     }
-    let [answer, authority] = sections;
+    let [answer, authority, additional] = sections;
     let (rcode, authoritative) = (message.header().rcode(), message.header().aa());
-    Ok(Answer { rcode, authoritative, answer, authority })
+    Ok(Answer { rcode, authoritative, answer, authority, additional })
 }
 
 #[cfg(test)]

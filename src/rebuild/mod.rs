@@ -81,6 +81,8 @@ pub enum Kind {
     Lost,
     /// It was to be undone, and stays as it is.
     Kept,
+    /// A server answers otherwise than the one it takes the place of.
+    Answered,
 }
 
 /// One row that is not what the log says.
@@ -149,6 +151,7 @@ impl std::fmt::Display for Difference {
                 write!(f, "lost: {}: create the domain again, then adopt it or discard it", shown(live))
             }
             (Kind::Kept, ..) => write!(f, "kept: {}", shown(expected)),
+            (Kind::Answered, ..) => write!(f, "{}, where the old server says {}", shown(live), shown(expected)),
             (Kind::Changed, ..) => write!(f, "{}, the log says {}", shown(live), shown(expected)),
         }
     }

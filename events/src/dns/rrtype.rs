@@ -61,6 +61,8 @@ impl RrType {
     pub const SRV: Self = Self(33);
     /// A whole subtree that is another one.
     pub const DNAME: Self = Self(39);
+    /// The digest of a key of a delegated zone.
+    pub const DS: Self = Self(43);
     /// Which authorities may issue certificates.
     pub const CAA: Self = Self(257);
     /// A name whose addresses are those of another one, flattened when the zone is rendered.
