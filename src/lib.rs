@@ -12,6 +12,7 @@ pub mod store;
 
 pub mod compare;
 pub mod deploy;
+pub mod dnsdist;
 pub mod edge;
 pub mod history;
 pub mod operation;

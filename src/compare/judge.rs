@@ -34,7 +34,9 @@ pub(super) fn said(answer: &Answer, zone: &Name<Vec<u8>>, with_ttl: bool) -> Sai
         .filter(|_| answer.answer.is_empty())
         .collect();
     let glue = answer.additional.iter().filter(|record| {
-        !referral.is_empty() && matches!(record.rrtype, RrType::A | RrType::AAAA) && record.owner.ends_with(zone)
+        !referral.is_empty()
+            && matches!(record.rrtype, RrType::A | RrType::AAAA)
+            && record.owner.ends_with(zone)
     });
     Said {
         rcode: (!leaves(answer, zone)).then_some(answer.rcode),
@@ -112,7 +114,8 @@ mod tests {
         let turned = is(vec![a("WWW.example.com", 300, "192.0.2.2"), a("www.example.com", 300, "192.0.2.1")]);
         assert!(same(&both, &turned));
         assert!(!same(&both, &is(vec![a("www.example.com", 300, "192.0.2.1")])));
-        let other_ttl = is(vec![a("www.example.com", 60, "192.0.2.1"), a("www.example.com", 60, "192.0.2.2")]);
+        let other_ttl =
+            is(vec![a("www.example.com", 60, "192.0.2.1"), a("www.example.com", 60, "192.0.2.2")]);
         assert!(!same(&both, &other_ttl));
         let zone = name("example.com");
         assert_eq!(said(&both, &zone, false), said(&other_ttl, &zone, false));
@@ -130,7 +133,11 @@ mod tests {
         assert!(!same(&one, &refers(vec![ns("ns2.sub.example.com.")], vec![glue("192.0.2.1")])));
         assert!(!same(&one, &refers(vec![ns("ns.sub.example.com.")], vec![glue("192.0.2.2")])));
         assert!(!same(&one, &refers(vec![ns("ns.sub.example.com.")], vec![])));
-        assert!(said(&one, &name("example.com"), true).told().contains("glue ns.sub.example.com. 300 A 192.0.2.1"));
+        assert!(
+            said(&one, &name("example.com"), true)
+                .told()
+                .contains("glue ns.sub.example.com. 300 A 192.0.2.1")
+        );
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub(super) fn questions<'z>(
     names: &'z Names,
     probe: &'z str,
 ) -> impl Iterator<Item = Question> + 'z {
-    let own = names.iter().flat_map(move |(key, (owner, types))| of_name(zone, names, key, owner, types, probe));
+    let own =
+        names.iter().flat_map(move |(key, (owner, types))| of_name(zone, names, key, owner, types, probe));
     own.chain(empty(names).into_iter().filter_map(move |key| {
         let owner = OwnerName::from_key(&key).ok()?;
         Some(Question { name: owner.absolute(zone), rrtype: RrType::A, about: About::Empty })
@@ -175,7 +176,8 @@ mod tests {
     #[test]
     fn a_probe_is_no_name_of_the_zone() {
         let zone = DomainName::parse("example.com").unwrap();
-        let taken = names(&zone, &[("hw-0000000000000007", &[RrType::A]), ("x.HW-0000000000000008", &[RrType::A])]);
+        let taken =
+            names(&zone, &[("hw-0000000000000007", &[RrType::A]), ("x.HW-0000000000000008", &[RrType::A])]);
         assert_eq!(probe(&taken, 7), "hw-0000000000000009");
     }
 }

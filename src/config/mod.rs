@@ -4,6 +4,7 @@
 //! `/etc/headwater/headwater.toml`. `HEADWATER_SECTION__KEY` stands above the file. A file with faults is refused
 //! whole, naming every fault: an unknown key is one, because a misspelt limit that is ignored is no limit.
 
+mod dnsdist;
 mod reader;
 mod types;
 mod webhooks;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::secret::Secret;
+pub use dnsdist::Dnsdist as DnsdistSettings;
 use headwater_edge_wire::artifact::{
     ARTIFACT_CEILING_MAX_BYTES, ARTIFACT_DEFAULT_MAX_BYTES, ARTIFACT_FLOOR_MAX_BYTES, ArtifactBudget,
 };
@@ -61,6 +63,8 @@ pub struct Config {
     pub secrets: Secrets,
     /// `[webhooks]`: where events may be sent to.
     pub webhooks: Webhooks,
+    /// `[dnsdist]`: the dnsdist of this host.
+    pub dnsdist: DnsdistSettings,
     /// `[client]`: the API that the client commands talk to.
     pub client: Client,
 }
@@ -280,6 +284,7 @@ impl Config {
                 key_file: section.path("key_file", base).unwrap_or_else(|| base.join("secret-key")),
             }),
             webhooks: reader.section("webhooks", |section| webhooks::webhooks(section, base)),
+            dnsdist: reader.section("dnsdist", |section| dnsdist::dnsdist(section, base)),
             client: reader.section("client", |section| client(section, base)),
             file: file.clone(),
         };

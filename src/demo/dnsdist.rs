@@ -1,13 +1,5 @@
-//! dnsdist in front of the DNS clusters.
-//!
-//! One listener answers from the first cluster that is healthy. Beside it each cluster has a listener of its own whose
-//! queries go to that cluster alone, so that a deployment can be verified on the way that clients take, whatever the
-//! state of the others. There is no packet cache: an answer is what a cluster says now.
-//!
-//! Health needs no zone: a name that nobody here hosts is REFUSED by a node that lives and SERVFAIL by one whose
-//! database is gone, and dnsdist takes SERVFAIL for a failure whatever else it is told to accept.
+//! dnsdist in front of the DNS clusters, configured as every other one is.
 
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -17,18 +9,10 @@ use nix::sys::signal::Signal;
 use super::home::{Account, Home};
 use super::part::PartSpec;
 use super::ports::PortLease;
-use super::probe::UNHOSTED_NAME;
 use super::process::ProcessId;
 use super::service::{Readiness, Service};
-
-/// Where Debian puts the program.
-const PROGRAM: &str = "/usr/bin/dnsdist";
-/// How often a backend is checked.
-const CHECK_INTERVAL_SECONDS: u32 = 1;
-/// How long one check may take.
-const CHECK_TIMEOUT_MILLISECONDS: u32 = 500;
-/// Queries on one TCP connection: dnsdist 1.7 can be driven out of stack by very many.
-const TCP_QUERIES_PER_CONNECTION: u32 = 50;
+use crate::config::Config;
+use crate::dnsdist;
 
 /// A backend and the listener that leads to it alone.
 pub struct Backend {
@@ -57,7 +41,7 @@ impl Dnsdist {
         Account::DNSDIST.write_file(&file, &configuration(lease.address(), &backends)?)?;
         let spec = PartSpec {
             name: name.to_owned(),
-            program: Path::new(PROGRAM).to_owned(),
+            program: Path::new(dnsdist::PROGRAM).to_owned(),
             args: vec!["--supervised".into(), "--disable-syslog".into(), "-C".into(), file.into()],
             env: Vec::new(),
             account: Account::DNSDIST,
@@ -92,25 +76,18 @@ impl Dnsdist {
     }
 }
 
+/// As on a host of its own, for clients on loopback alone.
 fn configuration(listener: SocketAddr, backends: &[Backend]) -> Result<String> {
-    let mut text = format!(
-        "setLocal('{listener}')\nsetACL({{'127.0.0.0/8'}})\nsetSecurityPollSuffix('')\n\
-         setMaxTCPQueriesPerConnection({TCP_QUERIES_PER_CONNECTION})\nsetServerPolicy(firstAvailable)\n\
-         -- A client is told at once that nobody can answer.\nsetServFailWhenNoServer(true)\n"
-    );
-    for (order, backend) in backends.iter().enumerate() {
-        let (name, front) = (&backend.name, backend.front.address());
-        write!(
-            text,
-            "\naddLocal('{front}')\naddAction(DSTPortRule({port}), PoolAction('{name}'))\n\
-             newServer({{address='{address}', name='{name}', order={order}, pool={{'', '{name}'}}, \
-             checkName='{UNHOSTED_NAME}', checkType='A', mustResolve=false, \
-             checkInterval={CHECK_INTERVAL_SECONDS}, checkTimeout={CHECK_TIMEOUT_MILLISECONDS}, \
-             maxCheckFailures=1, rise=1}})\n",
-            port = front.port(),
-            address = backend.address,
-        )
-        .context("cannot write the configuration of dnsdist")?;
-    }
-    Ok(text)
+    let text = format!("[dnsdist]\nlisten = [\"{listener}\"]\nallow_networks = [\"127.0.0.0/8\"]\n");
+    let settings = Config::parse(&text, None, []).context("cannot configure dnsdist")?.dnsdist;
+    let backends: Vec<dnsdist::Backend> = backends
+        .iter()
+        .map(|backend| dnsdist::Backend {
+            name: backend.name.clone(),
+            address: backend.address,
+            front: Some(backend.front.address()),
+            enabled: true,
+        })
+        .collect();
+    dnsdist::configuration(&settings, &backends)
 }

@@ -151,7 +151,9 @@ impl std::fmt::Display for Difference {
                 write!(f, "lost: {}: create the domain again, then adopt it or discard it", shown(live))
             }
             (Kind::Kept, ..) => write!(f, "kept: {}", shown(expected)),
-            (Kind::Answered, ..) => write!(f, "{}, where the old server says {}", shown(live), shown(expected)),
+            (Kind::Answered, ..) => {
+                write!(f, "{}, where the old server says {}", shown(live), shown(expected))
+            }
             (Kind::Changed, ..) => write!(f, "{}, the log says {}", shown(live), shown(expected)),
         }
     }

@@ -10,6 +10,7 @@ mod cli;
 mod cli_server;
 mod demo;
 mod deploy;
+mod dnsdist;
 mod edges;
 mod history;
 mod http_access;

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::{DnsStack, TestDb, eventually};
 
 /// The rows of a small zone whose answer names the cluster that gave it.
-async fn write_zone(cluster: &DnsCluster, address: &str) {
+pub async fn write_zone(cluster: &DnsCluster, address: &str) {
     let mut connection = PgConnection::connect(cluster.database_url().expose()).await.unwrap();
     sqlx::query("INSERT INTO domains (name, type) VALUES ('example.test', 'NATIVE')")
         .execute(&mut connection)
@@ -48,7 +48,7 @@ async fn write_zone(cluster: &DnsCluster, address: &str) {
 }
 
 /// Awaits that a server answers with this address.
-async fn shows(what: &str, server: SocketAddr, address: &str) {
+pub async fn shows(what: &str, server: SocketAddr, address: &str) {
     let ask = || DnsStack::ask(server, "www.example.test", Rtype::A);
     let _answer =
         eventually(what, ask, |answer| answer.as_ref().is_ok_and(|answer| answer.is_exactly(address))).await;
@@ -186,6 +186,7 @@ async fn tls_cell(at: SocketAddr, answer: &'static [u8]) {
 
 #[tokio::test]
 async fn the_front_finds_the_cell_of_a_name_and_waits_for_one_that_is_away() {
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let lease = || PortLease::take().unwrap();
     let cells: Vec<_> = (0..2).map(|_| (lease(), lease())).collect();
     let at = |n: usize| CellAddress { http: cells[n].0.address(), https: cells[n].1.address() };
@@ -245,6 +246,7 @@ async fn a_handshake_that_no_cell_takes_is_refused_as_they_refuse_it() {
 
 #[tokio::test]
 async fn every_answer_of_the_origin_is_another_and_is_fresh_for_a_minute() {
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let origin = Origin::start(PortLease::take().unwrap()).await.unwrap();
     let mut bodies = Vec::new();
     for path in ["", "a/b?c=d", "a/b?c=d"] {

@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod cluster;
 pub mod deployment;
+pub mod dnsdist;
 pub mod domain;
 pub mod edge;
 pub mod error;
@@ -132,6 +133,9 @@ pub enum ClientCommand {
     /// DNS clusters (administrators)
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// The dnsdist of this host, made from the DNS clusters (administrators)
+    #[command(subcommand)]
+    Dnsdist(dnsdist::DnsdistCommand),
     /// Edges: the hosts that serve websites (administrators)
     #[command(subcommand)]
     Edge(edge::EdgeCommand),
@@ -244,6 +248,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Status => status::run(&console).await,
         ClientCommand::Why(args) => why::run(&console, args).await,
         ClientCommand::Cluster(command) => cluster::run(&console, command).await,
+        ClientCommand::Dnsdist(command) => dnsdist::run(&console, command).await,
         ClientCommand::Edge(command) => edge::run(&console, command).await,
         ClientCommand::Deployment(command) => deployment::run(&console, command).await,
         ClientCommand::Token(command) => token::run(&console, command).await,
