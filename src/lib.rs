@@ -13,6 +13,7 @@ pub mod store;
 pub mod deploy;
 pub mod edge;
 pub mod history;
+pub mod import;
 pub mod operation;
 pub mod placement;
 pub mod rebuild;
