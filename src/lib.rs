@@ -15,6 +15,7 @@ pub mod deploy;
 pub mod dnsdist;
 pub mod edge;
 pub mod history;
+pub mod import;
 pub mod operation;
 pub mod placement;
 pub mod rebuild;

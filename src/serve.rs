@@ -32,7 +32,7 @@ use crate::replicas::{self, Replicas};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
-use crate::{deploy, edge, http, placement, webhook};
+use crate::{deploy, edge, http, import, placement, webhook};
 
 /// How long a deleted name is held for its owner.
 pub const HOLD: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -237,6 +237,7 @@ fn spawn_roles(app: &App, roles: Roles, tasks: &mut JoinSet<Result<()>>) {
         spawn(deploy::run(app.clone()).boxed());
         // It reaches the clusters, as deployment does.
         spawn(operation::runner::run(app.clone()).boxed());
+        spawn(import::follow::run(app.clone()).boxed());
         spawn(placement::run(app.clone()).boxed());
         spawn(webhook::run(app.clone()).boxed());
     }

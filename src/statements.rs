@@ -15,6 +15,7 @@ pub fn all() -> Vec<&'static str> {
         crate::deploy::sql::ALL,
         crate::edge::sql::ALL,
         crate::history::sql::ALL,
+        crate::import::sql::ALL,
         crate::operation::sql::ALL,
         crate::people::sql::ALL,
         crate::placement::sql::ALL,

@@ -104,6 +104,7 @@ async fn prepare(commit: &CommitterHandle) -> Result<Vec<DomainName>> {
             labels: Default::default(),
             external_id: None,
             rrsets: Vec::new(),
+            serial_floor: None,
         };
         commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
         domains.push(name);

@@ -206,6 +206,7 @@ pub async fn seed(
             labels: Default::default(),
             external_id: None,
             rrsets: Vec::new(),
+            serial_floor: None,
         };
         let (commit, command) = (commit.clone(), more(&name)?);
         running.spawn(async move {

@@ -12,6 +12,7 @@ use crate::edge::{
     IdentityIssued, IdentityRevoked, PoolCreated,
 };
 use crate::ids::{StreamKind, TenantId};
+use crate::migration::{ImportCutoverRequested, ImportRequested};
 pub use crate::operation::{
     AuditExported, CellRef, OperationError, OperationFinished, OperationRequested, OperationResult,
     Projection, UNDO_KIND, UndoRequested, Work,
@@ -366,6 +367,10 @@ events! {
     OperationRequested(OperationRequested) = "operation.requested" @ 1 in Operation,
     "Everything that a token did in domains was asked to be undone, where the caller may write."
     UndoRequested(UndoRequested) = "undo.requested" @ 2 in Operation,
+    "Zones of another server were asked to be taken in. Each becomes events of its own domain, which bear the operation as their `change`."
+    ImportRequested(Box<ImportRequested>) = "import.requested" @ 1 in Operation,
+    "An import that follows its source was asked to end: a last look, then the source is not asked any more."
+    ImportCutoverRequested(Box<ImportCutoverRequested>) = "import.cutover_requested" @ 1 in Operation,
     "An operation ended in a way that the deployments alone do not tell: a target was out of service, the deadline passed, or it was imperative work."
     OperationFinished(OperationFinished) = "operation.finished" @ 1 in Operation,
     "The platform was initialized."

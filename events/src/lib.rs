@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod event;
 pub mod ids;
 pub mod manager;
+pub mod migration;
 pub mod operation;
 pub mod people;
 pub mod reject;

@@ -35,6 +35,8 @@ mod dns_values;
 mod given;
 #[path = "laws/golden.rs"]
 mod golden;
+#[path = "laws/golden_imports.rs"]
+mod golden_imports;
 #[path = "laws/golden_webhooks.rs"]
 mod golden_webhooks;
 #[path = "laws/managers.rs"]

@@ -140,7 +140,7 @@ fn unanswered(error: sqlx::Error) -> DeployError {
 }
 
 /// Options of a connection, from the file of a URL.
-pub(super) fn options(file: &Path) -> Result<PgConnectOptions, DeployError> {
+pub(crate) fn options(file: &Path) -> Result<PgConnectOptions, DeployError> {
     let url = Secret::read(file).map_err(|error| DeployError::Unreachable(format!("{error:#}")))?;
     // The parser takes any scheme, and what is left out (all of it, at worst) from the environment.
     let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| url.expose().starts_with(scheme));

@@ -30,6 +30,7 @@ mod worker;
 mod zone;
 
 pub use ahead::{DecideError, adopt, discard};
+pub(crate) use cluster::options;
 pub use cluster::{ClusterRow, TARGET_MIGRATIONS, Target, clusters, database_answers};
 pub use drift::{deployed, rebuild_zone, verify_zone};
 pub use fault::DeployError;

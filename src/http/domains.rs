@@ -135,6 +135,7 @@ async fn create(State(app): State<App>, mutation: Mutation<NewDomain>) -> Result
         labels: new.labels.clone(),
         external_id: new.external_id.clone(),
         rrsets: Vec::new(),
+        serial_floor: None,
     });
     let outcome = match mutation.submit(&app, command).await? {
         Submitted::Done(outcome) => outcome,

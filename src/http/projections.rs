@@ -9,6 +9,7 @@ use headwater_events::admin::AdminCommand;
 use headwater_events::dns::DomainName;
 use headwater_events::event::{OperationRequested, Projection, Work};
 use headwater_events::ids::OperationId;
+use headwater_events::reject::Fault;
 use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -119,9 +120,11 @@ impl From<RebuildError> for Problem {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable_event", error.to_string())
             }
             RebuildError::Forbidden => Self::forbidden(error.to_string()),
-            RebuildError::Deploy(_) | RebuildError::Stopped | RebuildError::Undo(_) => {
-                Self::unavailable(error.to_string())
-            }
+            RebuildError::Source(why) => Self::invalid(vec![Fault::at("/source", "source_unusable", why)]),
+            RebuildError::Deploy(_)
+            | RebuildError::Stopped
+            | RebuildError::Undo(_)
+            | RebuildError::Import(_) => Self::unavailable(error.to_string()),
         }
     }
 }

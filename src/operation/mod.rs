@@ -11,6 +11,9 @@ pub mod runner;
 pub mod sql;
 pub mod undo;
 
+pub(crate) use run::Holder;
+pub(crate) use undo::asker;
+
 use crate::app::App;
 use crate::edge::{forget, signing};
 use crate::history::heads;

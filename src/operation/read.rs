@@ -157,7 +157,11 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
 /// The body of imperative work: what was asked for, how its run comes along, what it came to.
 fn with_run(row: &PgRow, mut body: Value, request: Value, state: State) -> Result<Value, sqlx::Error> {
     let phase = row.try_get::<Option<&str>, _>(19)?.unwrap_or_default();
-    let phase = if request["token"].is_string() { "undo" } else { phase };
+    let phase = match &request {
+        request if request["token"].is_string() => "undo",
+        request if request["source"].is_object() || request["import"].is_string() => "import",
+        _ => phase,
+    };
     let unit = run::unit(phase, request["projection"] == "powerdns");
     let number = |column: usize| row.try_get::<Option<i64>, _>(column).map(Option::unwrap_or_default);
     body["progress"] = json!({"done": number(20)?, "total": number(21)?, "unit": unit});

@@ -25,9 +25,9 @@ const SAVE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Under which lease a run is written.
 #[derive(Debug, Clone)]
-pub(super) struct Holder {
-    pub(super) lease: String,
-    pub(super) owner: Uuid,
+pub(crate) struct Holder {
+    pub(crate) lease: String,
+    pub(crate) owner: Uuid,
 }
 
 /// Where a cluster's walk is.
@@ -85,6 +85,11 @@ pub(super) async fn begin(
 }
 
 impl Run {
+    /// Under which lease it is written.
+    pub(super) fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
     /// Takes a step in; it is written by the next save.
     pub(super) fn step(&self, progress: Progress) {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = (Some(progress), Instant::now());
@@ -196,6 +201,7 @@ pub(super) fn unit(phase: &str, is_powerdns: bool) -> &'static str {
         "fold" => "events",
         "compare" => "tables",
         "undo" => "domains",
+        "import" => "zones",
         _ => "steps",
     }
 }

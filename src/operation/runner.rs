@@ -9,8 +9,11 @@ use super::undo::{self, AskedUndo};
 use crate::app::App;
 use crate::command::{Command, Meta};
 use crate::deploy::{DeployError, Lease};
+use crate::import;
+use crate::import::pass::{Asked as Asking, AskedCutover};
 use crate::pace;
 use crate::rebuild::{self, Difference, Intent, RebuildError};
+use futures_util::FutureExt;
 use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
 use headwater_events::codec;
@@ -19,6 +22,7 @@ use headwater_events::event::{
     Work,
 };
 use headwater_events::ids::OperationId;
+use headwater_events::migration::{CUTOVER_KIND, IMPORT_KIND};
 use sqlx::Row;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +62,8 @@ enum LaneError {
 enum Asked {
     Projection(OperationRequested),
     Undo(AskedUndo),
+    Import(Box<Asking>),
+    Cutover(Box<AskedCutover>),
 }
 
 impl Asked {
@@ -65,7 +71,7 @@ impl Asked {
     fn is_walk(&self) -> bool {
         match self {
             Self::Projection(requested) => requested.projection == Projection::Powerdns,
-            Self::Undo(_) => true,
+            Self::Undo(_) | Self::Import(_) | Self::Cutover(_) => true,
         }
     }
 
@@ -73,6 +79,8 @@ impl Asked {
         match self {
             Self::Projection(asked) => format!("{} {}", asked.kind.name(), asked.projection.name()),
             Self::Undo(_) => UNDO_KIND.to_owned(),
+            Self::Import(_) => IMPORT_KIND.to_owned(),
+            Self::Cutover(_) => CUTOVER_KIND.to_owned(),
         }
     }
 
@@ -148,6 +156,12 @@ async fn due(app: &App) -> Result<Option<Due>, LaneError> {
     let asked = match codec::decode(name, schema, data) {
         Ok(Event::OperationRequested(requested)) => Asked::Projection(requested),
         Ok(Event::UndoRequested(requested)) => Asked::Undo(AskedUndo::of(id, requested, &row)?),
+        Ok(Event::ImportRequested(requested)) => {
+            Asked::Import(Box::new(Asking::of(id, *requested, &row, 6)?))
+        }
+        Ok(Event::ImportCutoverRequested(requested)) => {
+            Asked::Cutover(Box::new(AskedCutover::of(id, *requested, &row)?))
+        }
         _ => return Err(LaneError::Unreadable(id)),
     };
     Ok(Some(Due { id, asked, attempts: row.try_get(4)?, error: row.try_get(5)? }))
@@ -210,6 +224,7 @@ fn lasting(error: &RebuildError) -> Option<&'static str> {
     match error {
         RebuildError::NoDomain(_) => Some("not_found"),
         RebuildError::Forbidden => Some("forbidden"),
+        RebuildError::Source(_) => Some("source_unusable"),
         RebuildError::Poison { .. } => Some("unreadable_event"),
         RebuildError::Deploy(DeployError::Refused(_)) => Some("refused"),
         _ => None,
@@ -283,6 +298,12 @@ async fn work(app: App, run: Arc<Run>, asked: Asked) -> Result<Vec<Difference>, 
     let mut watch = move |progress| steps.step(progress);
     let requested = match asked {
         Asked::Undo(asked) => return undo::run(&app, &asked, &mut watch, run.as_ref()).await,
+        Asked::Import(asked) => {
+            return import::first(&app, &asked, run.holder(), &mut watch, run.as_ref()).boxed().await;
+        }
+        Asked::Cutover(asked) => {
+            return import::cut_over(&app, &asked, &mut watch, run.as_ref()).boxed().await;
+        }
         Asked::Projection(requested) => requested,
     };
     let intent = match requested.kind {

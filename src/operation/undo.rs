@@ -135,7 +135,7 @@ pub async fn trail_reaches(app: &App, position: Position, most: Duration) -> Res
 }
 
 /// Whoever asked, with the rights of now.
-async fn caller(app: &App, actor: Actor) -> Result<Caller, RebuildError> {
+pub(crate) async fn asker(app: &App, actor: Actor) -> Result<Caller, RebuildError> {
     if actor.kind == ActorKind::System {
         return Ok(Caller::system());
     }
@@ -155,7 +155,7 @@ pub(super) async fn run(
     watch: Watch<'_>,
     keep: &impl Keep,
 ) -> Result<Vec<Difference>, RebuildError> {
-    let caller = caller(app, asked.actor).await?;
+    let caller = asker(app, asked.actor).await?;
     if !trail_reaches(app, asked.position, TRAIL_MAX).await? {
         let why = "the audit trail, which says what the token did, is behind".to_owned();
         return Err(RebuildError::Undo(why));

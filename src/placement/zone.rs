@@ -38,6 +38,7 @@ pub(super) async fn ensure(app: &App, name: &DomainName) -> Result<bool, Placeme
                 labels: Labels::new(),
                 external_id: None,
                 rrsets: Vec::new(),
+                serial_floor: None,
             };
             app.commit.submit(Caller::system(), Command::CreateDomain(create), Meta::internal()).await?;
             tracing::info!(zone = %name, "the platform's zone was made");

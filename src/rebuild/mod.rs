@@ -60,6 +60,8 @@ pub enum Phase {
     Compare,
     /// What a token did is undone; counted in domains.
     Undo,
+    /// Zones of another server are taken in; counted in zones.
+    Import,
 }
 
 /// Told of every step.
@@ -208,6 +210,12 @@ pub enum RebuildError {
     /// What is to be undone cannot be undone now.
     #[error("{0}")]
     Undo(String),
+    /// Zones cannot be taken in now.
+    #[error("{0}")]
+    Import(String),
+    /// What zones are to come from cannot be used.
+    #[error("{0}")]
+    Source(String),
     /// Whoever asked may do nothing any more.
     #[error("whoever asked for it may do nothing any more")]
     Forbidden,

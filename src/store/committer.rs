@@ -58,6 +58,7 @@ impl Waiting {
             Command::Domain { command: DomainCommand::ImportZone(import), .. } => {
                 import.changes.len() > BATCH_MAX_EVENTS
             }
+            Command::CreateDomain(create) => create.rrsets.len() > BATCH_MAX_EVENTS,
             _ => false,
         }
     }

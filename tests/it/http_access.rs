@@ -156,6 +156,11 @@ fn people() -> Vec<Row> {
         ("post", "/api/users/{id}/disable", Value::Null, 404),
         ("patch", "/api/tenants/{id}", json!({"name": "new"}), 404),
         ("delete", "/api/tenants/{id}", Value::Null, 404),
+        ("get", "/api/imports", Value::Null, 403),
+        ("post", "/api/imports", json!({"source": {"kind": "archive", "path": "/"}}), 403),
+        ("get", "/api/imports/{id}", Value::Null, 403),
+        ("get", "/api/imports/{id}/report", Value::Null, 403),
+        ("post", "/api/imports/{id}/cutover", Value::Null, 403),
     ]
 }
 

@@ -24,6 +24,7 @@ mod http_values;
 mod http_walk;
 mod http_zone;
 mod imperative;
+mod imports;
 mod log;
 mod log_crash;
 mod log_faults;

@@ -26,6 +26,7 @@ use crate::ids::{
     WebhookId,
 };
 use crate::manager::Managing;
+use crate::migration::{ImportCutoverRequested, ImportRequested};
 use crate::people::TokenLimits;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -272,6 +273,20 @@ pub enum AdminCommand {
         /// What is to be undone.
         requested: UndoRequested,
     },
+    /// Ask for zones of another server to be taken in.
+    RequestImport {
+        /// The id that its operation will have.
+        operation: OperationId,
+        /// Which, and what becomes of them.
+        requested: Box<ImportRequested>,
+    },
+    /// Ask for an import that follows its source to end.
+    RequestCutover {
+        /// The id that its operation will have.
+        operation: OperationId,
+        /// Which import.
+        requested: Box<ImportCutoverRequested>,
+    },
     /// Record that a user takes a part of the audit trail out of the platform.
     RecordExport {
         /// Who.
@@ -426,6 +441,8 @@ impl AdminCommand {
             | Self::RecordDeployments { cluster, .. } => StreamRef::cluster(*cluster),
             Self::RequestOperation { operation, .. }
             | Self::RequestUndo { operation, .. }
+            | Self::RequestImport { operation, .. }
+            | Self::RequestCutover { operation, .. }
             | Self::CancelOperation { operation } => StreamRef::operation(*operation),
             Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
             Self::Edge { edge, .. } => StreamRef::edge(*edge),

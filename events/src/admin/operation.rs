@@ -43,7 +43,7 @@ pub(super) fn request_undo(
 }
 
 /// The first event of an operation's own stream.
-fn begun(
+pub(super) fn begun(
     view: &AdminView,
     command: &AdminCommand,
     operation: OperationId,

@@ -29,6 +29,8 @@ pub struct CreateDomain {
     pub external_id: Option<String>,
     /// What it holds from its first revision on.
     pub rrsets: Vec<RrSet>,
+    /// The serial that its zone has elsewhere: it goes on above that.
+    pub serial_floor: Option<u32>,
 }
 
 /// Change settings of a domain, as RFC 7396 merges them.

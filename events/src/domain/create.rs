@@ -4,7 +4,9 @@ use super::command::{CreateDomain, RrsetChange};
 use super::decide::{Context, Decided, Decision};
 use super::rrsets;
 use super::state::{DomainState, DomainView, NameView};
-use super::{EXTERNAL_ID_MAX_BYTES, LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES, LABELS_MAX_COUNT};
+use super::{
+    EXTERNAL_ID_MAX_BYTES, IMPORT_MAX_CHANGES, LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES, LABELS_MAX_COUNT,
+};
 use crate::actor::{self, Access, Caller, DomainRef, Resource, Verb};
 use crate::admin::needed;
 use crate::envelope::NewEvent;
@@ -89,7 +91,7 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
         status,
         labels: command.labels.clone(),
         external_id: command.external_id.clone(),
-        serial_base: previous.map_or(1, |serial| serial.wrapping_add(1)),
+        serial_base: serial_base(previous, command.serial_floor),
     };
     let (held, warnings) = held(command, &created, context)?;
     let operation = status.is_served().then_some(context.operation);
@@ -117,6 +119,17 @@ pub fn create(view: &NameView, command: &CreateDomain, context: &Context<'_>) ->
     }))
 }
 
+/// What the serials of a new domain start above: what was served here under its name, and what it has elsewhere. Whichever
+/// is later by RFC 1982, so that nobody who has either sees a serial go back.
+fn serial_base(previous: Option<u32>, elsewhere: Option<u32>) -> u32 {
+    let above = |serial: u32| serial.wrapping_add(1);
+    match (previous.map(above), elsewhere.map(above)) {
+        (Some(here), Some(there)) if there.wrapping_sub(here) < 1 << 31 => there,
+        (Some(here), _) => here,
+        (None, there) => there.unwrap_or(1),
+    }
+}
+
 /// What the new domain holds from the beginning, judged as changes of one that is empty.
 fn held(
     command: &CreateDomain,
@@ -128,7 +141,13 @@ fn held(
     }
     let view = DomainView::bare(DomainState::created(command.id, created, context.now));
     let changes: Vec<RrsetChange> = command.rrsets.iter().cloned().map(RrsetChange::Put).collect();
-    match rrsets::change(&view, &changes, rrsets::Origin::Batch, context)? {
+    let is_import = command.serial_floor.is_some();
+    let decided = if is_import && changes.len() <= IMPORT_MAX_CHANGES {
+        rrsets::change_with(&view, &changes, rrsets::Origin::Import, None, context)
+    } else {
+        rrsets::change(&view, &changes, rrsets::Origin::Batch, context)
+    };
+    match decided? {
         Decided::Unchanged { .. } => Ok((Vec::new(), Vec::new())),
         Decided::Changed(decision) => {
             Ok((decision.events.into_iter().map(|new| new.event).collect(), decision.warnings))

@@ -48,6 +48,7 @@ pub struct ZoneImport {
 pub struct Comparison<'t> {
     text: HashMap<(OwnerKey, RrType), &'t TextRrset>,
     mode: ImportMode,
+    comments: bool,
     changes: Vec<(usize, RrsetChange)>,
 }
 
@@ -55,19 +56,28 @@ impl<'t> Comparison<'t> {
     /// Begins with a text.
     pub fn new(text: &'t [TextRrset], mode: ImportMode) -> Self {
         let keyed = text.iter().map(|one| ((one.rrset.owner().key(), one.rrset.rr_type()), one));
-        Self { text: keyed.collect(), mode, changes: Vec::new() }
+        Self { text: keyed.collect(), mode, comments: false, changes: Vec::new() }
+    }
+
+    /// The same of a source that says of every RRset whether it has a comment.
+    pub fn with_comments(self, comments: bool) -> Self {
+        Self { comments, ..self }
     }
 
     /// Takes in an RRset that is stored.
     pub fn stored(&mut self, owner: OwnerName, rrtype: RrType, body: &RrSetBody) {
         match self.text.remove(&(owner.key(), rrtype)) {
             Some(TextRrset { rrset, line }) => {
-                let same = rrset.ttl() == body.ttl
+                let same = (!self.comments || rrset.comment() == body.comment.as_deref())
+                    && rrset.ttl() == body.ttl
                     && rrset.records().len() == body.records.len()
                     && rrset.records().iter().zip(&body.records).all(|(one, other)| one.as_text() == other);
                 if !same {
                     // A text has no place for comments, so what is there stays.
-                    let put = rrset.clone().with_comment(body.comment.clone());
+                    let put = match self.comments {
+                        true => rrset.clone(),
+                        false => rrset.clone().with_comment(body.comment.clone()),
+                    };
                     self.changes.push((*line, RrsetChange::Put(put)));
                 }
             }

@@ -162,6 +162,8 @@ impl Past {
             | Event::DeploymentsResumed(_)
             | Event::OperationRequested(_)
             | Event::UndoRequested(_)
+            | Event::ImportRequested(_)
+            | Event::ImportCutoverRequested(_)
             | Event::AuditExported(_)
             | Event::OperationFinished(_)
             | Event::PlatformInitialized(_)

@@ -106,6 +106,11 @@ impl Collected {
         Ok(())
     }
 
+    /// Types of which records were left out so far, and how many.
+    pub(super) fn left_out(&self) -> Vec<(RrType, usize)> {
+        self.dropped.iter().map(|(rrtype, (count, _))| (*rrtype, *count)).collect()
+    }
+
     /// The RRsets, with what is wrong with one as a whole.
     pub(super) fn finish(mut self, mut fault: impl FnMut(usize, Told)) -> (Vec<TextRrset>, Bounded<String>) {
         let is_signed = SIGNED.iter().any(|code| self.dropped.contains_key(&RrType::from_code(*code)));

@@ -76,6 +76,8 @@ pub struct ZoneText {
     pub serial: Option<u32>,
     /// What was not taken as it stands.
     pub warnings: Vec<String>,
+    /// Types of which records were left out, and how many: keys and signatures.
+    pub left_out: Vec<(RrType, usize)>,
     /// Records of the RRsets.
     pub records: usize,
 }

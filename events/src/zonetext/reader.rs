@@ -261,6 +261,7 @@ impl<'z> Reader<'z> {
             None => self.collected.warnings.push("the text has no SOA: the platform's is kept".to_owned()),
         }
         let serial = self.soa.as_ref().map(Soa::serial);
+        let left_out = self.collected.left_out();
         let (rrsets, warnings) = self.collected.finish(|line, told| faults.push(at(line, told)));
         if faults.total > 0 {
             let mut kept = faults.kept;
@@ -272,6 +273,6 @@ impl<'z> Reader<'z> {
         if told > warnings.len() {
             warnings.push(format!("{} more warnings", told - warnings.len()));
         }
-        Ok(ZoneText { rrsets, serial, warnings, records })
+        Ok(ZoneText { rrsets, serial, warnings, left_out, records })
     }
 }

@@ -22,6 +22,7 @@ fn creation(name: &str) -> CreateDomain {
         labels: [].into(),
         external_id: None,
         rrsets: Vec::new(),
+        serial_floor: None,
     }
 }
 

@@ -396,6 +396,7 @@ fn every_event_that_was_ever_written_is_read_and_written_the_same() {
     let samples = [
         domain_samples(),
         account_samples(),
+        crate::golden_imports::samples(id),
         people_samples(),
         target_samples(),
         site_samples(),

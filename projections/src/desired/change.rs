@@ -8,6 +8,7 @@ use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
 use headwater_events::event::{DeploymentFact, Event, PauseScope, UNDO_KIND};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId, UserId};
+use headwater_events::migration::{CUTOVER_KIND, IMPORT_KIND};
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -142,7 +143,11 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
 /// The operation that an event begins, if it does. The first event of a mutation decides its kind.
 pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
     let requested = if let Event::OperationRequested(requested) = e.event { Some(requested) } else { None };
-    let is_asked = requested.is_some() || matches!(e.event, Event::UndoRequested(_));
+    let is_asked = requested.is_some()
+        || matches!(
+            e.event,
+            Event::UndoRequested(_) | Event::ImportRequested(_) | Event::ImportCutoverRequested(_)
+        );
     let begins = matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster) || is_asked;
     let id = e.operation.filter(|_| begins)?;
     let asked = requested.and_then(|requested| requested.domain.as_ref()).map(ToString::to_string);
@@ -182,6 +187,8 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::ClusterEnabled(_) => "dns_cluster.enable",
         Event::OperationRequested(requested) => requested.kind.name(),
         Event::UndoRequested(_) => UNDO_KIND,
+        Event::ImportRequested(_) => IMPORT_KIND,
+        Event::ImportCutoverRequested(_) => CUTOVER_KIND,
         Event::HostnameReplaced(_) | Event::HostnameDeleted(_) => "domain.hostname",
         Event::CacheChanged(_) => "domain.cache",
         Event::PurgeRequested(_) => "domain.purge",

@@ -13,6 +13,7 @@ pub mod error;
 pub mod event_reference;
 pub mod events;
 pub mod http;
+pub mod import;
 pub mod list;
 pub mod member;
 pub mod mutate;
@@ -109,6 +110,9 @@ pub enum ClientCommand {
     /// A domain as a zone file
     #[command(subcommand)]
     Zone(zone::ZoneCommand),
+    /// Zones of other servers, taken in (administrators)
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// Undoes everything that one token did, in all domains that you may write
     #[command(after_help = undo::EXAMPLES)]
     Undo(undo::UndoArgs),
@@ -240,6 +244,7 @@ async fn dispatch(command: ClientCommand, global: &Global, root: fn() -> clap::C
         ClientCommand::Purge(args) => site::run_purge(&console, args).await,
         ClientCommand::Tls(command) => tls::run(&console, command).await,
         ClientCommand::Zone(command) => zone::run(&console, command).await,
+        ClientCommand::Import(command) => import::run(&console, command).await,
         ClientCommand::Undo(args) => undo::run(&console, args).await,
         ClientCommand::Op(command) => op::run(&console, command).await,
         ClientCommand::Events(command) => events::run(&console, command).await,

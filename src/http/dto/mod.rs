@@ -7,6 +7,7 @@ pub mod deployment;
 pub mod domain;
 pub mod edge;
 pub mod history;
+pub mod import;
 pub mod person;
 pub mod rrset;
 pub mod scope;

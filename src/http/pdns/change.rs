@@ -201,6 +201,7 @@ async fn create(State(app): State<App>, uri: Uri, sent: Sent) -> Result<Response
         labels,
         external_id: None,
         rrsets,
+        serial_floor: None,
     });
     let outcome = sent.submit(&app, command).await?;
     let mut followed = HeaderMap::new();

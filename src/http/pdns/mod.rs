@@ -15,6 +15,7 @@ mod fixed;
 mod search;
 mod zones;
 
+pub use dto::{ACCOUNT, DEFAULT_KIND, KIND};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;

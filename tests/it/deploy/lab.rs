@@ -271,6 +271,7 @@ impl Lab {
             labels: std::collections::BTreeMap::default(),
             external_id: None,
             rrsets: Vec::new(),
+            serial_floor: None,
         };
         self.submit(Command::CreateDomain(create)).await.unwrap();
         id

@@ -199,6 +199,7 @@ pub fn create_domain(name: &str, tenant: TenantId) -> CreateDomain {
         labels: [].into(),
         external_id: None,
         rrsets: Vec::new(),
+        serial_floor: None,
     }
 }
 

@@ -199,6 +199,7 @@ impl World {
             labels: [].into(),
             external_id: None,
             rrsets: Vec::new(),
+            serial_floor: None,
         };
         (id, self.submit(Caller::system(), Command::CreateDomain(create)).await)
     }
