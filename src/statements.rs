@@ -16,6 +16,7 @@ pub fn all() -> Vec<&'static str> {
         crate::edge::sql::ALL,
         crate::history::sql::ALL,
         crate::import::sql::ALL,
+        crate::compare::sql::ALL,
         crate::operation::sql::ALL,
         crate::people::sql::ALL,
         crate::placement::sql::ALL,

@@ -12,7 +12,7 @@ use crate::edge::{
     IdentityIssued, IdentityRevoked, PoolCreated,
 };
 use crate::ids::{StreamKind, TenantId};
-use crate::migration::{ImportCutoverRequested, ImportRequested};
+use crate::migration::{ImportCompareRequested, ImportCutoverRequested, ImportRequested};
 pub use crate::operation::{
     AuditExported, CellRef, OperationError, OperationFinished, OperationRequested, OperationResult,
     Projection, UNDO_KIND, UndoRequested, Work,
@@ -371,6 +371,8 @@ events! {
     ImportRequested(Box<ImportRequested>) = "import.requested" @ 1 in Operation,
     "An import that follows its source was asked to end: a last look, then the source is not asked any more."
     ImportCutoverRequested(Box<ImportCutoverRequested>) = "import.cutover_requested" @ 1 in Operation,
+    "The answers of the old server and of ours for the zones of an import were asked to be compared."
+    ImportCompareRequested(Box<ImportCompareRequested>) = "import.compare_requested" @ 1 in Operation,
     "An operation ended in a way that the deployments alone do not tell: a target was out of service, the deadline passed, or it was imperative work."
     OperationFinished(OperationFinished) = "operation.finished" @ 1 in Operation,
     "The platform was initialized."

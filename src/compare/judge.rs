@@ -25,7 +25,11 @@ pub(super) struct Said {
 
 /// Reads an answer, as far as the zone decides it.
 pub(super) fn said(answer: &Answer, zone: &Name<Vec<u8>>, with_ttl: bool) -> Said {
-    let text = |record: &Record| shown(record, with_ttl);
+    // The TTL of an RRset is one: the lowest of those that it was given (RFC 2181, 5.2).
+    let ttl = |records: &[Record], record: &Record| {
+        let of_set = records.iter().filter(|one| one.owner == record.owner && one.rrtype == record.rrtype);
+        with_ttl.then(|| of_set.map(|one| one.ttl).min().unwrap_or(record.ttl))
+    };
     let inside = |record: &&Record| record.owner.ends_with(zone);
     let referral: Vec<&Record> = answer
         .authority
@@ -41,9 +45,9 @@ pub(super) fn said(answer: &Answer, zone: &Name<Vec<u8>>, with_ttl: bool) -> Sai
     Said {
         rcode: (!leaves(answer, zone)).then_some(answer.rcode),
         authoritative: answer.authoritative && referral.is_empty(),
-        answer: answer.answer.iter().filter(inside).map(text).collect(),
-        referral: referral.iter().map(|record| text(record)).collect(),
-        glue: glue.map(text).collect(),
+        answer: answer.answer.iter().filter(inside).map(|one| shown(one, ttl(&answer.answer, one))).collect(),
+        referral: referral.iter().map(|one| shown(one, ttl(&answer.authority, one))).collect(),
+        glue: glue.map(|one| shown(one, ttl(&answer.additional, one))).collect(),
     }
 }
 
@@ -54,14 +58,14 @@ fn leaves(answer: &Answer, zone: &Name<Vec<u8>>) -> bool {
     aliases.filter_map(target).any(|target| !target.ends_with(zone))
 }
 
-fn shown(record: &Record, with_ttl: bool) -> String {
+fn shown(record: &Record, ttl: Option<u32>) -> String {
     let data = Rdata::from_wire(record.rrtype, &record.rdata);
     let data = data.map_or_else(|_| hex::encode(&record.rdata), |rdata| rdata.as_text().to_owned());
     let owner = record.owner.to_string().to_ascii_lowercase();
     let owner = owner.trim_end_matches('.');
-    match with_ttl {
-        true => format!("{owner}. {} {} {data}", record.ttl, record.rrtype),
-        false => format!("{owner}. {} {data}", record.rrtype),
+    match ttl {
+        Some(ttl) => format!("{owner}. {ttl} {} {data}", record.rrtype),
+        None => format!("{owner}. {} {data}", record.rrtype),
     }
 }
 
@@ -117,6 +121,8 @@ mod tests {
         let other_ttl =
             is(vec![a("www.example.com", 60, "192.0.2.1"), a("www.example.com", 60, "192.0.2.2")]);
         assert!(!same(&both, &other_ttl));
+        let mixed = is(vec![a("www.example.com", 300, "192.0.2.1"), a("www.example.com", 900, "192.0.2.2")]);
+        assert!(same(&both, &mixed));
         let zone = name("example.com");
         assert_eq!(said(&both, &zone, false), said(&other_ttl, &zone, false));
         assert!(!same(&is(vec![]), &answer(Rcode::NXDOMAIN, vec![], vec![], vec![])));

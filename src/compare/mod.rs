@@ -4,6 +4,8 @@
 
 mod judge;
 mod questions;
+pub mod sql;
+mod walk;
 
 use crate::deploy::dns::{self, Answer, QueryError};
 use crate::rebuild::{Difference, Kind};
@@ -17,6 +19,7 @@ use std::str::FromStr;
 use judge::{Said, said};
 pub use questions::Names;
 use questions::{Question, probe, questions};
+pub use walk::import;
 
 /// How often a question is asked before it counts as unanswered.
 const TRIES_MAX_TIMES: u32 = 3;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::AdminCommand;
 use headwater_events::ids::OperationId;
-use headwater_events::migration::{ImportCutoverRequested, ImportRequested};
+use headwater_events::migration::{ImportCompareRequested, ImportCutoverRequested, ImportRequested};
 use headwater_events::reject::Fault;
 use serde_json::Value;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::auth::Authenticated;
 use super::dto::Receipt;
-use super::dto::import::{Cutover, Import, ImportPreview, NewImport};
+use super::dto::import::{Comparison, Cutover, Import, ImportPreview, NewImport};
 use super::mutation::Mutation;
 use super::page::{Listing, PAGE_MAX_ITEMS, Page, PageParams, accepts};
 use super::path::IdPath;
@@ -45,6 +45,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get))
         .routes(routes!(lines))
         .routes(routes!(cutover))
+        .routes(routes!(compare))
 }
 
 /// Imports, newest first.
@@ -256,6 +257,27 @@ async fn cutover(
     let operation = OperationId::from_uuid(Uuid::now_v7());
     let requested = Box::new(ImportCutoverRequested { import: id, requested, without_last_look });
     let command = Command::admin(AdminCommand::RequestCutover { operation, requested });
+    Ok(mutation.submit(&app, command).await?.into_response())
+}
+
+/// Ask an old server and every enabled cluster the same of the zones that an import took in: each RRset, names and types
+/// that are not there, wildcards, empty names, and what lies below delegations. An operation; where an answer differs, or
+/// one of them gives none, `differences` of the operation says what both said. What the import could not carry is in its
+/// report. SOA and the NS set of the zone itself are the platform's own, and not compared.
+#[utoipa::path(post, path = "/api/imports/{id}/compare", tag = "imports", params(("id" = Uuid, Path)),
+    request_body = Comparison, responses((status = 202, body = Receipt)))]
+async fn compare(
+    State(app): State<App>,
+    IdPath(id): IdPath<OperationId>,
+    mutation: Mutation<Comparison>,
+) -> Result<Response, Problem> {
+    mutation.auth.may(Verb::Write, Resource::Platform, "imports")?;
+    let (mutation, Comparison { old, zones, ignore_ttl }) = mutation.split();
+    mutation.refuse_conditions()?;
+    let import = one(&app, id).await?.id;
+    let operation = OperationId::from_uuid(Uuid::now_v7());
+    let requested = Box::new(ImportCompareRequested { import, old, zones, ignore_ttl });
+    let command = Command::admin(AdminCommand::RequestCompare { operation, requested });
     Ok(mutation.submit(&app, command).await?.into_response())
 }
 

@@ -170,6 +170,7 @@ pub const RULES: &[Rule] = &[
     read("/api/imports/{id}", About::Platform),
     read("/api/imports/{id}/report", About::Platform),
     rule("POST", "/api/imports/{id}/cutover", Verb::Write, About::Platform),
+    rule("POST", "/api/imports/{id}/compare", Verb::Write, About::Platform),
     read("/api/events", About::Seen),
     read("/api/events/stream", About::Seen),
     read("/events/stream", About::Seen),

@@ -8,6 +8,7 @@ use super::sql;
 use super::undo::{self, AskedUndo};
 use crate::app::App;
 use crate::command::{Command, Meta};
+use crate::compare;
 use crate::deploy::{DeployError, Lease};
 use crate::import;
 use crate::import::pass::{Asked as Asking, AskedCutover};
@@ -22,7 +23,7 @@ use headwater_events::event::{
     Work,
 };
 use headwater_events::ids::OperationId;
-use headwater_events::migration::{CUTOVER_KIND, IMPORT_KIND};
+use headwater_events::migration::{COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND, ImportCompareRequested};
 use sqlx::Row;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +65,7 @@ enum Asked {
     Undo(AskedUndo),
     Import(Box<Asking>),
     Cutover(Box<AskedCutover>),
+    Compare(Box<ImportCompareRequested>),
 }
 
 impl Asked {
@@ -71,7 +73,7 @@ impl Asked {
     fn is_walk(&self) -> bool {
         match self {
             Self::Projection(requested) => requested.projection == Projection::Powerdns,
-            Self::Undo(_) | Self::Import(_) | Self::Cutover(_) => true,
+            Self::Undo(_) | Self::Import(_) | Self::Cutover(_) | Self::Compare(_) => true,
         }
     }
 
@@ -81,6 +83,7 @@ impl Asked {
             Self::Undo(_) => UNDO_KIND.to_owned(),
             Self::Import(_) => IMPORT_KIND.to_owned(),
             Self::Cutover(_) => CUTOVER_KIND.to_owned(),
+            Self::Compare(_) => COMPARE_KIND.to_owned(),
         }
     }
 
@@ -162,6 +165,7 @@ async fn due(app: &App) -> Result<Option<Due>, LaneError> {
         Ok(Event::ImportCutoverRequested(requested)) => {
             Asked::Cutover(Box::new(AskedCutover::of(id, *requested, &row)?))
         }
+        Ok(Event::ImportCompareRequested(requested)) => Asked::Compare(requested),
         _ => return Err(LaneError::Unreadable(id)),
     };
     Ok(Some(Due { id, asked, attempts: row.try_get(4)?, error: row.try_get(5)? }))
@@ -303,6 +307,9 @@ async fn work(app: App, run: Arc<Run>, asked: Asked) -> Result<Vec<Difference>, 
         }
         Asked::Cutover(asked) => {
             return import::cut_over(&app, &asked, &mut watch, run.as_ref()).boxed().await;
+        }
+        Asked::Compare(asked) => {
+            return compare::import(&app, &asked, &mut watch, run.as_ref()).boxed().await;
         }
         Asked::Projection(requested) => requested,
     };

@@ -62,6 +62,8 @@ pub enum Phase {
     Undo,
     /// Zones of another server are taken in; counted in zones.
     Import,
+    /// Answers of servers are compared; counted in zones.
+    Answers,
 }
 
 /// Told of every step.

@@ -161,6 +161,7 @@ fn people() -> Vec<Row> {
         ("get", "/api/imports/{id}", Value::Null, 403),
         ("get", "/api/imports/{id}/report", Value::Null, 403),
         ("post", "/api/imports/{id}/cutover", Value::Null, 403),
+        ("post", "/api/imports/{id}/compare", json!({"old": "192.0.2.1:53"}), 403),
     ]
 }
 

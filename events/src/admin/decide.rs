@@ -127,6 +127,10 @@ pub fn decide(
             let requested = Event::ImportCutoverRequested(requested.clone());
             operation::begun(view, command, *operation, requested)
         }
+        AdminCommand::RequestCompare { operation, requested } => {
+            let requested = Event::ImportCompareRequested(requested.clone());
+            operation::begun(view, command, *operation, requested)
+        }
         AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation, caller),
         AdminCommand::FinishOperation { domain, tenant, finished } => {
             operation::finish(view, command, domain, *tenant, finished)

@@ -26,7 +26,7 @@ use crate::ids::{
     WebhookId,
 };
 use crate::manager::Managing;
-use crate::migration::{ImportCutoverRequested, ImportRequested};
+use crate::migration::{ImportCompareRequested, ImportCutoverRequested, ImportRequested};
 use crate::people::TokenLimits;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -287,6 +287,13 @@ pub enum AdminCommand {
         /// Which import.
         requested: Box<ImportCutoverRequested>,
     },
+    /// Ask for the answers of the old server and of ours to be compared.
+    RequestCompare {
+        /// The id that its operation will have.
+        operation: OperationId,
+        /// Which import.
+        requested: Box<ImportCompareRequested>,
+    },
     /// Record that a user takes a part of the audit trail out of the platform.
     RecordExport {
         /// Who.
@@ -443,6 +450,7 @@ impl AdminCommand {
             | Self::RequestUndo { operation, .. }
             | Self::RequestImport { operation, .. }
             | Self::RequestCutover { operation, .. }
+            | Self::RequestCompare { operation, .. }
             | Self::CancelOperation { operation } => StreamRef::operation(*operation),
             Self::FinishOperation { finished, .. } => StreamRef::operation(finished.operation),
             Self::Edge { edge, .. } => StreamRef::edge(*edge),

@@ -164,6 +164,7 @@ impl Past {
             | Event::UndoRequested(_)
             | Event::ImportRequested(_)
             | Event::ImportCutoverRequested(_)
+            | Event::ImportCompareRequested(_)
             | Event::AuditExported(_)
             | Event::OperationFinished(_)
             | Event::PlatformInitialized(_)

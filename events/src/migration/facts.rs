@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 pub const IMPORT_KIND: &str = "import";
 /// The kind of the operation of an [`ImportCutoverRequested`]. It is stored: never rename.
 pub const CUTOVER_KIND: &str = "import.cutover";
+/// The kind of the operation of an [`ImportCompareRequested`]. It is stored: never rename.
+pub const COMPARE_KIND: &str = "import.compare";
 /// Zones of one import, at most.
 pub const IMPORT_ZONES_MAX_COUNT: usize = 1_000_000;
 
@@ -256,6 +258,29 @@ pub struct ImportCutoverRequested {
     /// Whether the source is left alone from now on, without the last look.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_last_look: bool,
+}
+
+/// The answers of the old server and of ours for the zones of an import were asked to be compared. Stands first in the
+/// operation's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportCompareRequested {
+    /// The operation that took the zones in.
+    pub import: OperationId,
+    /// Where the old server answers.
+    pub old: SocketAddr,
+    /// Which zones of it; none: all that are here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<Vec<ZonePattern>>,
+    /// Whether TTLs may differ, as behind a cache, where they run down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_ttl: bool,
+}
+
+impl ImportCompareRequested {
+    /// Whether a zone is among those that were asked for.
+    pub fn wants(&self, zone: &DomainName) -> bool {
+        self.zones.as_ref().is_none_or(|wanted| wanted.iter().any(|pattern| pattern.is_of(zone)))
+    }
 }
 
 #[cfg(test)]

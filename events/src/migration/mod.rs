@@ -10,8 +10,9 @@ mod zone;
 
 pub use difference::{Base, Digest, Merged, merge};
 pub use facts::{
-    CUTOVER_KIND, IMPORT_KIND, IMPORT_ZONES_MAX_COUNT, ImportCutoverRequested, ImportMode as Mode,
-    ImportRequested, ImportSource, OnExisting, Tenants, TsigAlgorithm, TsigReference, ZonePattern,
+    COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND, IMPORT_ZONES_MAX_COUNT, ImportCompareRequested,
+    ImportCutoverRequested, ImportMode as Mode, ImportRequested, ImportSource, OnExisting, Tenants,
+    TsigAlgorithm, TsigReference, ZonePattern,
 };
 pub use zone::{
     Carried, Data, NOTES_MAX_COUNT, NotCarried, Refused, SourceComment, SourceFault, SourceRecord,

@@ -4,8 +4,8 @@ use headwater_events::dns::DomainName;
 use headwater_events::event::Event;
 use headwater_events::ids::{OperationId, TenantId};
 use headwater_events::migration::{
-    ImportCutoverRequested, ImportRequested, ImportSource, Mode, OnExisting, Tenants, TsigAlgorithm,
-    TsigReference, ZonePattern,
+    ImportCompareRequested, ImportCutoverRequested, ImportRequested, ImportSource, Mode, OnExisting, Tenants,
+    TsigAlgorithm, TsigReference, ZonePattern,
 };
 use uuid::Uuid;
 
@@ -23,7 +23,17 @@ pub fn samples(id: fn(u128) -> Uuid) -> Vec<Event> {
             ..import()
         },
     };
-    vec![Event::ImportRequested(Box::new(import())), Event::ImportCutoverRequested(Box::new(cutover))]
+    let compare = ImportCompareRequested {
+        import: OperationId::from_uuid(id(9)),
+        old: "192.0.2.53:53".parse().unwrap(),
+        zones: Some(vec![ZonePattern::parse("*.example.com").unwrap()]),
+        ignore_ttl: true,
+    };
+    vec![
+        Event::ImportRequested(Box::new(import())),
+        Event::ImportCutoverRequested(Box::new(cutover)),
+        Event::ImportCompareRequested(Box::new(compare)),
+    ]
 }
 
 fn import(tenant: TenantId) -> ImportRequested {

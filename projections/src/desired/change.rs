@@ -8,7 +8,7 @@ use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
 use headwater_events::event::{DeploymentFact, Event, PauseScope, UNDO_KIND};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId, UserId};
-use headwater_events::migration::{CUTOVER_KIND, IMPORT_KIND};
+use headwater_events::migration::{COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND};
 use headwater_events::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -146,7 +146,10 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
     let is_asked = requested.is_some()
         || matches!(
             e.event,
-            Event::UndoRequested(_) | Event::ImportRequested(_) | Event::ImportCutoverRequested(_)
+            Event::UndoRequested(_)
+                | Event::ImportRequested(_)
+                | Event::ImportCutoverRequested(_)
+                | Event::ImportCompareRequested(_)
         );
     let begins = matches!(e.stream.kind, StreamKind::Domain | StreamKind::DnsCluster) || is_asked;
     let id = e.operation.filter(|_| begins)?;
@@ -189,6 +192,7 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::UndoRequested(_) => UNDO_KIND,
         Event::ImportRequested(_) => IMPORT_KIND,
         Event::ImportCutoverRequested(_) => CUTOVER_KIND,
+        Event::ImportCompareRequested(_) => COMPARE_KIND,
         Event::HostnameReplaced(_) | Event::HostnameDeleted(_) => "domain.hostname",
         Event::CacheChanged(_) => "domain.cache",
         Event::PurgeRequested(_) => "domain.purge",

@@ -12,7 +12,7 @@ use super::http::Call;
 use super::list::{self, ListArgs};
 use super::mutate::{Common, operation_id};
 use super::output::{Column, cell, data, plain_table, talk};
-use super::{Console, read_input, show_one, wait};
+use super::{Console, projection, read_input, show_one, wait};
 
 const COLUMNS: &[Column] = &[
     ("ID", "/id"),
@@ -68,6 +68,32 @@ pub enum ImportCommand {
         /// How much of it.
         #[command(flatten)]
         list: ListArgs,
+    },
+    /// Asks the old server and ours the same, and prints where they differ: exit 3 when they do
+    #[command(after_help = "Examples:
+  headwater import compare 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10 --old 192.0.2.53:53
+  headwater import compare 01982f6e-7b4c-7d30-9d0a-3f1f0f3f5f10 --old 192.0.2.53:53 --zone '*.example.com' --ignore-ttl
+
+Asked are every RRset that is here, types and names that are not there, wildcards, empty names, and what lies below
+delegations. What could not be carried is told by `headwater import report`.")]
+    Compare {
+        /// The import
+        id: Uuid,
+        /// Where the old server answers
+        #[arg(long, value_name = "ADDR:PORT")]
+        old: SocketAddr,
+        /// Only this zone, or with *. everything below a name; may be repeated
+        #[arg(long, value_name = "NAME")]
+        zone: Vec<String>,
+        /// TTLs may differ, as where the old server is a cache
+        #[arg(long)]
+        ignore_ttl: bool,
+        /// Prints the operation and does not wait for its end
+        #[arg(long, help_heading = "Wait")]
+        no_wait: bool,
+        /// How it is changed.
+        #[command(flatten)]
+        common: Common,
     },
     /// Ends an import that follows its source: a last look, then the source is asked no more
     #[command(after_help = "Examples:
@@ -174,6 +200,14 @@ pub async fn run(console: &Console, command: ImportCommand) -> Result<()> {
         ImportCommand::Report { id, outcome, list } => {
             let call = Call::get(&["imports", &id.to_string(), "report"])?.maybe("outcome", outcome);
             list::show_with(console, call, &list, report).await
+        }
+        ImportCommand::Compare { id, old, zone, ignore_ttl, no_wait, common } => {
+            let mut body = json!({"old": old, "ignore_ttl": ignore_ttl});
+            if !zone.is_empty() {
+                body["zones"] = json!(zone);
+            }
+            let call = Call::post(&["imports", &id.to_string(), "compare"])?.json(&body);
+            compare(console, call, &common, no_wait).await
         }
         ImportCommand::Cutover { id, without_last_look, no_wait, common } => {
             let call = Call::post(&["imports", &id.to_string(), "cutover"])?;
@@ -282,6 +316,27 @@ async fn start(console: &Console, args: StartArgs) -> Result<()> {
     let answer = follow(console, &call, args.no_wait).await?;
     let id = answer.as_ref().map(|operation| cell(operation.get("id"))).unwrap_or_default();
     finish(console, &id, answer, "import").await
+}
+
+/// Prints where answers differ.
+async fn compare(console: &Console, call: Call, common: &Common, no_wait: bool) -> Result<()> {
+    if common.dry_run {
+        let answer = console.api.send(&common.apply(call)?).await?;
+        return Ok(data(answer.text.trim_end())?);
+    }
+    let Some(found) = projection::follow(console, &common.apply(call)?, "answers", no_wait).await? else {
+        return Ok(());
+    };
+    if console.json {
+        data(json!({"differences": found.differences, "result": found.result}))?;
+    } else {
+        let noun = if found.differences == 1 { "answer differs" } else { "answers differ" };
+        data(format_args!("{} {noun}", found.differences))?;
+    }
+    match found.differences {
+        0 => Ok(()),
+        _ => Err(ClientError::refused("the old server and ours do not answer alike")),
+    }
 }
 
 /// Submits and watches to the end; none when nobody waits.

@@ -310,12 +310,7 @@ impl FromBody for NewImport {
             }
             None => Tenants::default(),
         };
-        let zones = fields.has("zones").then(|| {
-            names(fields, "zones", |text| {
-                let wrong = || ("invalid_name", "write a name, or *. and a name".to_owned());
-                ZonePattern::parse(text).ok_or_else(wrong)
-            })
-        });
+        let zones = patterns(fields);
         let activate = !fields.has("activate") || fields.flag("activate");
         let follow_seconds = match fields.integer("follow_seconds") {
             None => FOLLOW_DEFAULT_SECONDS,
@@ -330,7 +325,7 @@ impl FromBody for NewImport {
             source: source?,
             mode: mode.unwrap_or(Mode::Once),
             tenants,
-            zones: zones.flatten(),
+            zones,
             activate,
             on_existing: on_existing.unwrap_or(OnExisting::Skip),
             follow_seconds,
@@ -349,6 +344,44 @@ pub struct Cutover {
 impl FromBody for Cutover {
     fn read(fields: &mut Fields) -> Option<Self> {
         Some(Self { without_last_look: fields.flag("without_last_look") })
+    }
+}
+
+/// Which zones are meant; none: all.
+fn patterns(fields: &mut Fields) -> Option<Vec<ZonePattern>> {
+    if !fields.has("zones") {
+        return None;
+    }
+    names(fields, "zones", |text| {
+        let wrong = || ("invalid_name", "write a name, or *. and a name".to_owned());
+        ZonePattern::parse(text).ok_or_else(wrong)
+    })
+}
+
+/// With which server the answers are compared.
+#[derive(Debug, ToSchema)]
+pub struct Comparison {
+    /// Where the old server answers.
+    #[schema(value_type = String, example = "192.0.2.53:53")]
+    pub old: SocketAddr,
+    /// Only these zones; `*.name`: everything below a name.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub zones: Option<Vec<ZonePattern>>,
+    /// Whether TTLs may differ, as where the old server is a cache.
+    #[schema(value_type = Option<bool>)]
+    pub ignore_ttl: bool,
+}
+
+impl FromBody for Comparison {
+    fn read(fields: &mut Fields) -> Option<Self> {
+        if !fields.has("old") {
+            fields.missing("old");
+        }
+        let wrong = || ("invalid_address", "an address and port, as 192.0.2.53:53".to_owned());
+        let old = fields.parsed("old", |text: &str| text.parse().map_err(|_| wrong()));
+        let zones = patterns(fields);
+        let ignore_ttl = fields.flag("ignore_ttl");
+        Some(Self { old: old?, zones, ignore_ttl })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Zones of other servers, taken in: from a real PowerDNS by its database, its API and its transfers, and from a directory.
 
+mod compare;
 mod follow;
 mod old;
 mod resume;

@@ -24,7 +24,7 @@ const ZONES: usize = 200;
 const QUESTIONS: usize = 16;
 
 /// A DNS cluster that everything is deployed to.
-async fn serving(importing: &Importing) -> (DnsStack, SocketAddr) {
+pub async fn serving(importing: &Importing) -> (DnsStack, SocketAddr) {
     let stack = DnsStack::start(1).await;
     let file = stack.clusters[0].postgres.socket_dir().parent().unwrap().join("url-of-test");
     std::fs::write(&file, stack.clusters[0].database_url().expose()).unwrap();
@@ -42,6 +42,17 @@ async fn serving(importing: &Importing) -> (DnsStack, SocketAddr) {
     app.commit.submit(Caller::system(), Command::admin(command), Meta::internal()).await.unwrap();
     tokio::spawn(headwater::deploy::run(app.clone()));
     (stack, dns)
+}
+
+/// Waits until every zone is served.
+pub async fn served(importing: &Importing) {
+    let behind = || async {
+        let text = "select count(*) from desired.domains d where d.current and not exists (select from \
+                    desired.deployments p where p.domain_id = d.id and p.state = 'current' \
+                    and p.active_revision = d.revision)";
+        sqlx::query_scalar::<_, i64>(text).fetch_one(&importing.api.app.pool).await.unwrap()
+    };
+    eventually("every zone is served", behind, |count| *count == 0).await;
 }
 
 /// What a server says of a name and a type: the code, and the records in order.
@@ -99,12 +110,7 @@ async fn every_kind_of_zone_is_served_as_it_was() {
     assert_eq!((&operation["kind"], &operation["lane"]), (&json!("import"), &json!("bulk_maintenance")));
 
     told(&importing, &report, id).await;
-    let behind = || async {
-        let text = "select count(*) from desired.domains d where d.current and not exists (select from \
-                    desired.deployments p where p.domain_id = d.id and p.state = 'current')";
-        sqlx::query_scalar::<_, i64>(text).fetch_one(&importing.api.app.pool).await.unwrap()
-    };
-    eventually("every zone is served", behind, |count| *count == 0).await;
+    served(&importing).await;
     let asked = questions(&old).await;
     let server = old.dns;
     let differ: Vec<String> = futures_util::stream::iter(asked.clone())
