@@ -14,8 +14,8 @@ use crate::edge::{
 use crate::ids::{StreamKind, TenantId};
 use crate::migration::{ImportCompareRequested, ImportCutoverRequested, ImportRequested};
 pub use crate::operation::{
-    AuditExported, CellRef, OperationError, OperationFinished, OperationRequested, OperationResult,
-    Projection, UNDO_KIND, UndoRequested, Work,
+    AuditExported, CellRef, ClusterRemovalRequested, OperationError, OperationFinished, OperationRequested, OperationResult,
+    Projection, REMOVAL_KIND, UNDO_KIND, UndoRequested, Work,
 };
 pub use crate::people::{
     MemberAdded, MemberChanged, MemberRemoved, TenantCreated, TokenCreated, TokenRevoked, UserCreated,
@@ -183,6 +183,17 @@ pub struct ClusterCreated {
     pub enabled: bool,
 }
 
+/// A DNS cluster is no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterDeleted {
+    /// The name that it had.
+    pub name: String,
+    /// Whether what it served was left as it was.
+    pub retained: bool,
+    /// Zones that were taken away from it.
+    pub zones: u64,
+}
+
 /// How a DNS cluster is reached and named; what `PATCH` changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterSettings {
@@ -341,6 +352,10 @@ events! {
     ClusterEnabled(Nothing) = "dns_cluster.enabled" @ 1 in DnsCluster,
     "Nothing is deployed to the cluster any more; what it serves stays as it is."
     ClusterDisabled(Nothing) = "dns_cluster.disabled" @ 1 in DnsCluster,
+    "A DNS cluster is no more: what was deployed to it was taken away before, or was left as it was."
+    ClusterDeleted(ClusterDeleted) = "dns_cluster.deleted" @ 1 in DnsCluster,
+    "A DNS cluster was asked to go: it is enabled never again, and goes when nothing that was deployed to it is left there."
+    ClusterRemovalRequested(ClusterRemovalRequested) = "dns_cluster.removal_requested" @ 1 in Operation,
     "A candidate was rendered and checksummed, and its activation took more than a second."
     DeploymentRendered(DeploymentFact) = "deployment.rendered" @ 1 in DnsCluster,
     "The candidate will never be applied; what is active stays."

@@ -98,6 +98,16 @@ pub struct UndoRequested {
     pub take_over: bool,
 }
 
+/// A DNS cluster was asked to go. Stands first in the operation's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterRemovalRequested {
+    /// Which.
+    pub cluster: ClusterId,
+}
+
+/// The kind of the operation of a [`ClusterRemovalRequested`]. It is stored: never rename.
+pub const REMOVAL_KIND: &str = "dns_cluster.remove";
+
 /// A part of the audit trail left the platform.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditExported {

@@ -377,10 +377,16 @@ async fn admin(
             .await?;
         view.name_taken = holder.is_some_and(|holder| holder != command.stream().id);
         view.holder = holder;
-        // The name of an edge that is gone is free; what is claimed then is claimed from it.
-        if let (Namespace::Edge, Some(holder)) = (ns, holder)
-            && edge::state(connection, holder).await?.is_none()
-        {
+        // The name of what is gone is free; what is claimed then is claimed from it.
+        let is_gone = match (ns, holder) {
+            (Namespace::Edge, Some(holder)) => edge::state(connection, holder).await?.is_none(),
+            (Namespace::Cluster, Some(holder)) => {
+                let query = sqlx::query(sql::CLUSTER).bind(holder);
+                query.fetch_optional(&mut *connection).await?.is_none()
+            }
+            _ => false,
+        };
+        if is_gone {
             view.name_taken = false;
         }
     }
@@ -393,9 +399,13 @@ async fn admin(
             let query = sqlx::query_scalar(sql::TOKEN_ACTIVE).bind(token.as_uuid()).bind(user.as_uuid());
             view.token_active = query.fetch_one(&mut *connection).await?;
         }
-        AdminCommand::CreateCluster { .. } | AdminCommand::SetClusterEnabled { .. } => {
-            let query = sqlx::query_as(sql::CLUSTERS).bind(command.stream().id);
-            (view.clusters, view.enabled) = query.fetch_one(&mut *connection).await?;
+        AdminCommand::CreateCluster { .. }
+        | AdminCommand::SetClusterEnabled { .. }
+        | AdminCommand::DeleteCluster { .. } => {
+            of_cluster(connection, command.stream().id, &mut view).await?;
+        }
+        AdminCommand::RequestRemoval { requested, .. } => {
+            of_cluster(connection, requested.cluster.as_uuid(), &mut view).await?;
         }
         AdminCommand::UpdateCluster { cluster, .. } => {
             let query = sqlx::query(sql::CLUSTER).bind(cluster.as_uuid());
@@ -438,6 +448,20 @@ async fn admin(
         _ => people::view(connection, command, aside, lock, &mut view).await?,
     }
     Ok(view)
+}
+
+/// What there is of a cluster, and how many there are.
+async fn of_cluster(
+    connection: &mut PgConnection,
+    cluster: Uuid,
+    view: &mut AdminView,
+) -> Result<(), sqlx::Error> {
+    let row = sqlx::query(sql::CLUSTERS).bind(cluster).fetch_one(connection).await?;
+    (view.clusters, view.enabled, view.leaving) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let name: Option<String> = row.try_get(3)?;
+    view.scope_exists = name.is_some();
+    view.cluster_name = name.unwrap_or_default();
+    Ok(())
 }
 
 /// Whether an operation has ended, by the log: its projection may be behind.

@@ -198,7 +198,8 @@ pub(super) const TENANT_FACTS: &str = "select t.name, t.labels, t.external_id, \
 
 /// $1 cluster (or none).
 pub(super) const CLUSTERS: &str =
-    "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false) from desired.clusters";
+    "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false), \
+     coalesce(bool_or(leaving) filter (where id = $1), false), max(name) filter (where id = $1) from desired.clusters";
 
 /// $1 cluster.
 pub(super) const CLUSTER: &str =

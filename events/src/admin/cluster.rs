@@ -5,7 +5,7 @@ use super::{
     AdminCommand, AdminView, CLUSTERS_MAX_COUNT, ClusterPatch, NAME_MAX_BYTES, NAMESERVERS_COUNT, Observation,
 };
 use crate::domain::Decided;
-use crate::event::{Change, ClusterCreated, ClusterSettings, Event, Nothing};
+use crate::event::{Change, ClusterCreated, ClusterDeleted, ClusterSettings, Event, Nothing};
 use crate::ids::{ClusterId, OperationId, Revision};
 use crate::reject::{Fault, Reject};
 
@@ -84,11 +84,17 @@ pub(super) fn enable(
     enabled: bool,
     operation: OperationId,
 ) -> Result<Decided, Reject> {
-    if view.revision == Revision::ZERO {
+    if view.revision == Revision::ZERO || !view.scope_exists {
         return Err(Reject::NotFound(format!("DNS cluster {cluster}")));
     }
     if view.enabled == enabled {
         return Ok(Decided::Unchanged { revision: view.revision });
+    }
+    if view.leaving {
+        let detail = "the DNS cluster is being deleted: it is enabled never again; wait until it is gone, and register \
+                      it anew"
+            .to_owned();
+        return Err(Reject::Conflict { code: "conflict", detail });
     }
     let event = if enabled { Event::ClusterEnabled(Nothing {}) } else { Event::ClusterDisabled(Nothing {}) };
     let mut decided = plain(view, command, vec![event]);
@@ -97,6 +103,30 @@ pub(super) fn enable(
         decision.events.iter_mut().for_each(|event| event.operation = Some(operation));
     }
     decided
+}
+
+/// Whether a cluster may go.
+pub(super) fn removable(view: &AdminView, cluster: ClusterId) -> Result<(), Reject> {
+    if !view.scope_exists {
+        return Err(Reject::NotFound(format!("DNS cluster {cluster}")));
+    }
+    if view.enabled {
+        let detail = "the DNS cluster is enabled: disable it first, so that nothing is deployed to it".to_owned();
+        return Err(Reject::Conflict { code: "conflict", detail });
+    }
+    Ok(())
+}
+
+pub(super) fn delete(
+    view: &AdminView,
+    command: &AdminCommand,
+    cluster: ClusterId,
+    retained: bool,
+    zones: u64,
+) -> Result<Decided, Reject> {
+    removable(view, cluster)?;
+    let name = view.cluster_name.clone();
+    plain(view, command, vec![Event::ClusterDeleted(ClusterDeleted { name, retained, zones })])
 }
 
 pub(super) fn record(

@@ -106,6 +106,13 @@ pub fn decide(
         AdminCommand::SetClusterEnabled { cluster, enabled } => {
             cluster::enable(view, command, *cluster, *enabled, own)
         }
+        AdminCommand::RequestRemoval { operation, requested } => {
+            cluster::removable(view, requested.cluster)?;
+            operation::begun(view, command, *operation, Event::ClusterRemovalRequested(requested.clone()))
+        }
+        AdminCommand::DeleteCluster { cluster, retained, zones } => {
+            cluster::delete(view, command, *cluster, *retained, *zones)
+        }
         AdminCommand::Pause { scope, reason } | AdminCommand::Resume { scope, reason } => {
             platform::pause(view, command, scope, reason)
         }

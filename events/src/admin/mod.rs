@@ -18,7 +18,7 @@ use crate::actor::{DomainRef, Resource, Role, Verb};
 use crate::dns::DomainName;
 use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
-    AuditExported, ClusterCreated, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
+    AuditExported, ClusterCreated, ClusterRemovalRequested, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
     OperationFinished, OperationRequested, PauseScope, UndoRequested,
 };
 use crate::ids::{
@@ -238,6 +238,22 @@ pub enum AdminCommand {
         /// In or out.
         enabled: bool,
     },
+    /// Ask for a cluster to go once what was deployed to it is taken away.
+    RequestRemoval {
+        /// The id that its operation will have.
+        operation: OperationId,
+        /// Which.
+        requested: ClusterRemovalRequested,
+    },
+    /// Forget a cluster.
+    DeleteCluster {
+        /// Which.
+        cluster: ClusterId,
+        /// Whether what it serves is left as it is.
+        retained: bool,
+        /// Zones that were taken away from it.
+        zones: u64,
+    },
     /// Pause deployments.
     Pause {
         /// Which.
@@ -392,6 +408,10 @@ pub struct AdminView {
     pub token_active: bool,
     /// The cluster is enabled.
     pub enabled: bool,
+    /// The cluster was asked to go.
+    pub leaving: bool,
+    /// The cluster's name.
+    pub cluster_name: String,
     /// How the cluster is reached now.
     pub cluster: Option<ClusterSettings>,
     /// Clusters that exist.
@@ -445,9 +465,11 @@ impl AdminCommand {
             Self::CreateCluster { id, .. } => StreamRef::cluster(*id),
             Self::UpdateCluster { cluster, .. }
             | Self::SetClusterEnabled { cluster, .. }
+            | Self::DeleteCluster { cluster, .. }
             | Self::RecordDeployments { cluster, .. } => StreamRef::cluster(*cluster),
             Self::RequestOperation { operation, .. }
             | Self::RequestUndo { operation, .. }
+            | Self::RequestRemoval { operation, .. }
             | Self::RequestImport { operation, .. }
             | Self::RequestCutover { operation, .. }
             | Self::RequestCompare { operation, .. }

@@ -148,6 +148,8 @@ impl Past {
             Event::ClusterCreated(_)
             | Event::ClusterUpdated(_)
             | Event::ClusterEnabled(_)
+            | Event::ClusterDeleted(_)
+            | Event::ClusterRemovalRequested(_)
             | Event::ClusterDisabled(_)
             | Event::DeploymentRendered(_)
             | Event::DeploymentRejected(_)

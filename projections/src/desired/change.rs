@@ -1,12 +1,12 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
-use super::{edges, people, webhooks};
+use super::{clusters, edges, people, webhooks};
 use headwater_events::actor::Role;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
-use headwater_events::event::{DeploymentFact, Event, PauseScope, UNDO_KIND};
+use headwater_events::event::{DeploymentFact, Event, PauseScope, REMOVAL_KIND, UNDO_KIND};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId, UserId};
 use headwater_events::migration::{COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND};
 use headwater_events::time::Timestamp;
@@ -131,6 +131,7 @@ pub fn fold(changes: &mut Changes, e: &Folded<'_>) {
         changes.operations.entry(row.id).or_insert(row);
     }
     changes.others.extend(webhooks::change(e));
+    changes.others.extend(clusters::change(e));
     match (e.stream.kind, e.domain) {
         (StreamKind::Webhook, _) => {}
         (StreamKind::Domain, Some((id, name))) => fold_domain(changes, e, id, name),
@@ -147,6 +148,7 @@ pub fn operation_row(e: &Folded<'_>) -> Option<OperationRow> {
         || matches!(
             e.event,
             Event::UndoRequested(_)
+                | Event::ClusterRemovalRequested(_)
                 | Event::ImportRequested(_)
                 | Event::ImportCutoverRequested(_)
                 | Event::ImportCompareRequested(_)
@@ -190,6 +192,7 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::ClusterEnabled(_) => "dns_cluster.enable",
         Event::OperationRequested(requested) => requested.kind.name(),
         Event::UndoRequested(_) => UNDO_KIND,
+        Event::ClusterRemovalRequested(_) => REMOVAL_KIND,
         Event::ImportRequested(_) => IMPORT_KIND,
         Event::ImportCutoverRequested(_) => CUTOVER_KIND,
         Event::ImportCompareRequested(_) => COMPARE_KIND,

@@ -2,6 +2,7 @@
 //! its own writes; rebuilt beside the live one and switched.
 
 mod change;
+mod clusters;
 mod edges;
 mod people;
 mod webhooks;
