@@ -16,6 +16,7 @@ pub mod history;
 pub mod operation;
 pub mod placement;
 pub mod rebuild;
+pub mod verify;
 pub mod webhook;
 pub mod why;
 

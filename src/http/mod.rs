@@ -29,6 +29,7 @@ mod domains;
 mod edges;
 mod health;
 mod hostnames;
+mod lifecycle;
 mod members;
 pub mod pdns;
 mod placement;

@@ -23,6 +23,7 @@ mod http_values;
 mod http_walk;
 mod http_zone;
 mod imperative;
+mod life;
 mod log;
 mod log_crash;
 mod log_faults;

@@ -3,6 +3,7 @@
 
 mod change;
 mod edges;
+mod life;
 mod people;
 mod webhooks;
 
