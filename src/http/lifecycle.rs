@@ -13,10 +13,10 @@ use super::body::NoBody;
 use super::domains::{known, seen};
 use super::dto::Receipt;
 use super::dto::domain::Domain;
-use super::mutation::Mutation;
+use super::mutation::{Mutation, Submitted};
 use super::path::DomainPath;
 use crate::app::App;
-use crate::command::Command;
+use crate::command::{Command, Plan};
 use crate::query::domains;
 use crate::verify;
 
@@ -49,9 +49,14 @@ async fn verify(
                       domains";
         return Err(Problem::new(StatusCode::CONFLICT, "no_resolver", detail));
     }
-    if !mutation.is_dry_run()
-        && let Err(wait) = verify::ask_now(&app, found.state.id).await?
-    {
+    if mutation.is_dry_run() {
+        // Nothing that is known changes by it: what it finds may.
+        let (diff, warnings, guards, targets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let plan =
+            Plan { changed: false, diff, warnings, guards, targets, if_match: None, not_restored: None };
+        return Ok(Submitted::Plan(plan).into_response());
+    }
+    if let Err(wait) = verify::ask_now(&app, found.state.id).await? {
         let detail = format!("somebody asked for a look at {name} a moment ago: it is on its way");
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(wait));
     }

@@ -120,6 +120,9 @@ async fn turn(app: &App, lease: &mut Lease, sown: &mut Option<Position>) -> Resu
     expire(app, now).await?;
     let Some(resolver) = app.config.dns.resolver else { return Ok(false) };
     let due = due(&app.pool, now).await?;
+    if due.is_empty() {
+        return Ok(false);
+    }
     let more = i64::try_from(due.len()).unwrap_or(0) >= DUE_MAX_DOMAINS;
     let asker = Arc::new(ask::Asker::new(app, resolver).await?);
     let looks = due.into_iter().map(|one| look(app.clone(), asker.clone(), one));
@@ -180,7 +183,7 @@ async fn submit(app: &App, command: Command) -> Result<(), VerifyError> {
 
 async fn due(pool: &PgPool, now: Timestamp) -> Result<Vec<Due>, VerifyError> {
     let now: DateTime<Utc> = now.into();
-    sqlx::query(sql::FORGET).bind(now).execute(pool).await?;
+    sqlx::query(sql::FORGET).bind(now).bind(DUE_MAX_DOMAINS).execute(pool).await?;
     let rows = sqlx::query(sql::DUE).bind(now).bind(DUE_MAX_DOMAINS).fetch_all(pool).await?;
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
 }
@@ -203,7 +206,7 @@ fn read(row: &PgRow) -> Result<Due, sqlx::Error> {
 
 /// Looks at one domain, and carries out what follows.
 async fn look(app: App, asker: Arc<ask::Asker>, due: Due) -> Result<(), VerifyError> {
-    let (app, asker, due) = (&app, asker.as_ref(), &due);
+    let (app, asker, due, begun) = (&app, asker.as_ref(), &due, app.clock.now());
     let look = match due.status {
         DomainStatus::PendingVerification => proof(app, asker, due).await?,
         _ => {
@@ -228,11 +231,11 @@ async fn look(app: App, asker: Arc<ask::Asker>, due: Due) -> Result<(), VerifyEr
             submit(app, Command::admin(AdminCommand::RecordDelegation { domain, lost, detail })).await?;
         }
     }
-    note(app, due, &look).await
+    note(app, due, &look, begun).await
 }
 
 /// Notes what was seen, and when the next look is.
-async fn note(app: &App, due: &Due, look: &Look) -> Result<(), VerifyError> {
+async fn note(app: &App, due: &Due, look: &Look, begun: Timestamp) -> Result<(), VerifyError> {
     let now = app.clock.now();
     let tries = u32::try_from(due.attempts).unwrap_or(0);
     let pause = match (due.status, look.proof, look.found) {
@@ -243,7 +246,8 @@ async fn note(app: &App, due: &Due, look: &Look) -> Result<(), VerifyError> {
     let pause = pause.mul_f64(1.0 - JITTER + 2.0 * JITTER * rand::random::<f64>());
     let (next, now): (DateTime<Utc>, DateTime<Utc>) = (now.plus(pause).into(), now.into());
     let query = sqlx::query(sql::NOTE).bind(due.id.as_uuid()).bind(now).bind(next);
-    query.bind(look.found.name()).bind(&look.detail).execute(&app.pool).await?;
+    let query = query.bind(look.found.name()).bind(&look.detail).bind(DateTime::<Utc>::from(begun));
+    query.execute(&app.pool).await?;
     Ok(())
 }
 

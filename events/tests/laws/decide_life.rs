@@ -92,7 +92,7 @@ fn a_challenge_belongs_to_one_claim() {
     let tenant = |n| TenantId::from_uuid(Uuid::from_u128(n));
     let name = DomainName::parse("example.com").unwrap();
     let of = |domain, owner| challenge(id(domain), tenant(owner), &name);
-    let expected = "headwater-verification=CHALLENGE";
+    let expected = "headwater-verification=a3609a19e59df855aeee98d387cd6bbe52fe8980";
     assert_eq!(of(1, 2), ("_headwater-challenge.example.com".to_owned(), expected.to_owned()));
     assert!(of(1, 2) != of(2, 2) && of(1, 2) != of(1, 3) && of(1, 2) != of(2, 1));
 }

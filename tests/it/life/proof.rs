@@ -228,7 +228,8 @@ async fn looks_come_further_and_further_apart_and_are_asked_for() {
     let member = format!("{}/members/{}", path("slow.test"), reader.0);
     owner.call(&api, Method::PUT, &member, role).await.expect(200);
     api.send(&reader.1, Method::POST, &verify, None, &[]).await.expect(403);
-    owner.post(&api, &format!("{verify}?dry_run=true")).await.expect(200);
+    let plan = owner.post(&api, &format!("{verify}?dry_run=true")).await.expect(200).json();
+    assert_eq!((&plan["changed"], &plan["diff"]), (&json!(false), &json!([])));
     owner.post(&api, &verify).await.expect(200);
     let late = owner.post(&api, &verify).await.expect_problem(429, "rate_limited");
     assert!((1..=10).contains(&late.header("retry-after").parse::<u64>().unwrap()), "{late:?}");

@@ -197,7 +197,7 @@ async fn what_an_administrator_disabled_no_owner_enables() {
     // Its facade and its searches are those of a domain that is there.
     owner.post(&api, &at("disable")).await.expect(202);
     let why = api.get("/api/explain?name=www.example.com&type=A").await.expect(200).json();
-    assert_eq!(why["hops"][0]["mend"], "headwater domain enable example.com --wait");
+    assert_eq!(why["hops"][0]["command"], "headwater domain enable example.com --wait");
     let zones = api.get("/api/v1/servers/localhost/zones").await.expect(200).json();
     assert_eq!(zones[0]["name"], "example.com.");
     let found = api.get("/api/rrsets?content=192.0.2.1").await.expect(200).json();
