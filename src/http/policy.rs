@@ -64,8 +64,7 @@ pub const RULES: &[Rule] = &[
     rule("DELETE", "/api/domains/{d}", Verb::Manage, About::Contents),
     rule("POST", "/api/domains/{d}/restore", Verb::Manage, About::Contents),
     rule("POST", "/api/domains/{d}/verify", Verb::Write, About::Contents),
-    // Who may say so is decided where the domain is known.
-    rule("POST", "/api/domains/{d}/activate", Verb::Manage, About::Contents),
+    rule("POST", "/api/domains/{d}/activate", Verb::Write, About::Platform),
     rule("POST", "/api/domains/{d}/disable", Verb::Manage, About::Contents),
     rule("POST", "/api/domains/{d}/enable", Verb::Manage, About::Contents),
     read("/api/domains/{d}/status", About::Domain),

@@ -18,7 +18,7 @@ fn sites() -> Vec<Row> {
         ("get", "/api/explain?name=www.example.test&type=A", Value::Null, 404),
         ("post", "/api/dns-clusters/{id}/reconcile", Value::Null, 403),
         ("post", "/api/domains/{d}/verify", Value::Null, 404),
-        ("post", "/api/domains/{d}/activate", Value::Null, 404),
+        ("post", "/api/domains/{d}/activate", Value::Null, 403),
         ("post", "/api/domains/{d}/disable", Value::Null, 404),
         ("post", "/api/domains/{d}/enable", Value::Null, 404),
         ("get", "/api/domains/{d}/members", Value::Null, 404),
