@@ -19,6 +19,7 @@ pub mod import;
 pub mod operation;
 pub mod placement;
 pub mod rebuild;
+pub mod verify;
 pub mod webhook;
 pub mod why;
 

@@ -32,10 +32,8 @@ use crate::replicas::{self, Replicas};
 use crate::secret::Secret;
 use crate::store::read::LogReader;
 use crate::store::{Committer, CommitterHandle, pool};
-use crate::{deploy, edge, http, import, placement, webhook};
+use crate::{deploy, edge, http, import, placement, verify, webhook};
 
-/// How long a deleted name is held for its owner.
-pub const HOLD: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How long a starting process waits for its database.
 const DATABASE_WAIT: Duration = Duration::from_secs(60);
 /// Pause between two tries to reach it.
@@ -96,7 +94,7 @@ pub fn limits(config: &Config) -> Limits {
         domains_per_tenant: i64::from(config.limits.domains_per_tenant),
         records_per_domain: i64::from(config.limits.records_per_domain),
         ttl_floor_seconds: config.dns.minimum_ttl,
-        hold: HOLD,
+        hold: config.limits.hold,
     }
 }
 
@@ -240,6 +238,7 @@ fn spawn_roles(app: &App, roles: Roles, tasks: &mut JoinSet<Result<()>>) {
         spawn(import::follow::run(app.clone()).boxed());
         spawn(placement::run(app.clone()).boxed());
         spawn(webhook::run(app.clone()).boxed());
+        spawn(verify::run(app.clone()).boxed());
     }
 }
 
@@ -316,6 +315,10 @@ fn recorder() -> Result<PrometheusHandle> {
     );
     metrics::describe_counter!("cdn_webhook_attempts_total", "Attempts to send an event, by what came of it");
     metrics::describe_histogram!("cdn_webhook_attempt_seconds", "Time that a receiver took");
+    metrics::describe_counter!(
+        "cdn_verification_looks_total",
+        "Looks at the delegation and the ownership of domains, by what came of them"
+    );
     metrics::describe_gauge!("cdn_webhooks_failing", "Webhooks whose last attempt failed");
     metrics::describe_gauge!(
         "cdn_webhooks_scan_lag_events",

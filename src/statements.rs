@@ -23,6 +23,7 @@ pub fn all() -> Vec<&'static str> {
         crate::vault::sql::ALL,
         crate::query::webhooks::STATEMENTS,
         crate::webhook::sql::ALL,
+        crate::verify::sql::ALL,
         crate::why::STATEMENTS,
         headwater_projections::audit::ALL,
         headwater_projections::edge::ALL,

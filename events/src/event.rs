@@ -7,6 +7,10 @@ use crate::domain::{
     CachePolicy, CertificateDeleted, CertificateReplaced, DomainRolledBack, DomainUndone, HostnameDeleted,
     HostnameReplaced, HostnameWithdrawn, PurgeRequested,
 };
+pub use crate::domain::{
+    DelegationLost, DelegationRestored, DisabledBy, DomainActivated, DomainDisabled, DomainExpired,
+    DomainStatus, Proof,
+};
 use crate::edge::{
     AddressesChanged, CellSwitched, EdgeCreated, EdgeDeleted, EdgeSettings, EndpointsChanged, IdentityCloned,
     IdentityIssued, IdentityRevoked, PoolCreated,
@@ -34,46 +38,6 @@ pub use crate::deployment::{
 
 /// Labels of a resource: at most [`crate::domain::LABELS_MAX_COUNT`].
 pub type Labels = BTreeMap<String, String>;
-
-/// Where a domain stands in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DomainStatus {
-    /// Ownership is not proven yet; nothing is deployed.
-    PendingVerification,
-    /// Deployed to every DNS cluster.
-    Active,
-    /// Deleted: not served, restorable until its hold ends.
-    Deprovisioning,
-}
-
-impl DomainStatus {
-    /// The name in the API and in the database.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PendingVerification => "pending_verification",
-            Self::Active => "active",
-            Self::Deprovisioning => "deprovisioning",
-        }
-    }
-
-    /// The status with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::PendingVerification, Self::Active, Self::Deprovisioning]
-            .into_iter()
-            .find(|status| status.name() == name)
-    }
-
-    /// Whether the domain's zone is meant to be on the DNS clusters.
-    pub fn is_served(self) -> bool {
-        self == Self::Active
-    }
-
-    /// Whether the domain has been deleted.
-    pub fn is_deleted(self) -> bool {
-        self == Self::Deprovisioning
-    }
-}
 
 /// A domain came into being.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +96,9 @@ pub struct DomainDeleted {
 pub struct DomainRestored {
     /// The status it has again.
     pub status: DomainStatus,
+    /// Who disabled it, where it is disabled again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_by: Option<DisabledBy>,
 }
 
 /// One RRset was put, whole.
@@ -320,6 +287,18 @@ events! {
     DomainDeleted(DomainDeleted) = "domain.deleted" @ 1 in Domain,
     "A deleted domain was restored with everything it held."
     DomainRestored(DomainRestored) = "domain.restored" @ 1 in Domain,
+    "A domain is served from now on: its ownership is proven, or an administrator forced it. `proof` says which."
+    DomainActivated(DomainActivated) = "domain.activated" @ 1 in Domain,
+    "A domain is served no longer, and kept with everything it holds. What an administrator disabled only an administrator enables."
+    DomainDisabled(DomainDisabled) = "domain.disabled" @ 1 in Domain,
+    "A disabled domain is served again."
+    DomainEnabled(Nothing) = "domain.enabled" @ 1 in Domain,
+    "A domain whose ownership was not proven in time is given up, and its name is free. It was never served."
+    DomainExpired(DomainExpired) = "domain.expired" @ 1 in Domain,
+    "The parent delegates the domain to the platform no longer. It is served on. It stands in the stream of the domain's owner: nothing that is served changes."
+    DelegationLost(DelegationLost) = "domain.delegation_lost" @ 1 in Tenant,
+    "The parent delegates the domain to the platform again."
+    DelegationRestored(DelegationRestored) = "domain.delegation_restored" @ 1 in Tenant,
     "One RRset was put, whole; `before` is null when it is new. `managed_by` of either names the tool that owned it then."
     RrsetReplaced(RrsetReplaced) = "rrset.replaced" @ 2 in Domain,
     "One RRset was deleted, whole."

@@ -13,6 +13,8 @@ mod decide_cuts;
 mod decide_domain;
 #[path = "laws/decide_edges.rs"]
 mod decide_edges;
+#[path = "laws/decide_life.rs"]
+mod decide_life;
 #[path = "laws/decide_people.rs"]
 mod decide_people;
 #[path = "laws/decide_placement.rs"]

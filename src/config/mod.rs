@@ -118,6 +118,8 @@ pub struct Dns {
     pub minimum_ttl: u32,
     /// `resolver`: who finds the name servers of a domain's parent, so that they can be asked.
     pub resolver: Option<SocketAddr>,
+    /// `unsafe_nameserver_port`: name servers of others are asked at this port, on loopback too. For tests alone.
+    pub unsafe_nameserver_port: Option<u16>,
 }
 
 /// `[operations]`.
@@ -170,6 +172,8 @@ pub struct Limits {
     pub reads_per_minute: u32,
     /// `revision_days` and `revision_newest`: which revisions of a domain it can be rolled back to.
     pub retention: Retention,
+    /// `hold_days`: how long a deleted domain can be restored, and its name is held for its owner.
+    pub hold: Duration,
 }
 
 /// `[accounts]`.
@@ -356,6 +360,10 @@ fn dns(section: &mut Section<'_>) -> Dns {
         serial_base: section.number("serial_base", 0..=u32::MAX, 1),
         minimum_ttl: section.number("minimum_ttl", 0..=TTL_MAX_SECONDS, 0),
         resolver: section.parsed("resolver"),
+        unsafe_nameserver_port: match section.number("unsafe_nameserver_port", 0..=65_535, 0) {
+            0 => None,
+            port => u16::try_from(port).ok(),
+        },
     };
     if !(2..=8).contains(&dns.nameservers.len()) {
         section.fault("nameservers", "must be 2 to 8 names");
@@ -442,6 +450,7 @@ fn limits(section: &mut Section<'_>) -> Limits {
             window: Duration::from_secs(u64::from(section.number("revision_days", 1..=365, 1_u32)) * 86_400),
             newest: i64::from(section.number("revision_newest", 2..=100, 10_u32)),
         },
+        hold: Duration::from_secs(u64::from(section.number("hold_days", 1..=365, 7_u32)) * 86_400),
     }
 }
 

@@ -107,7 +107,12 @@ pub async fn state(
     let busy = "too many earlier states are being put together at once";
     let _turn = turn.ok().and_then(Result::ok).ok_or_else(|| Problem::unavailable(busy))?;
     let state = asof::state(&app.pool, &stored.state, revision, Way::Nearer).await?;
-    let was = StoredDomain { state: state.domain.clone(), removed: false, generation: stored.generation };
+    let was = StoredDomain {
+        state: state.domain.clone(),
+        removed: false,
+        generation: stored.generation,
+        checked: None,
+    };
     Ok((state, was))
 }
 

@@ -8,6 +8,7 @@ use headwater_events::dns::DomainName;
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainPatch, DomainState};
 use headwater_events::ids::{DomainId, Revision, TenantId};
 use headwater_events::reject::Fault;
+use headwater_events::time::Timestamp;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -188,7 +189,10 @@ async fn get(
         found = asof::state(&app, &found, revision).await?.1;
     }
     let revision = found.state.revision;
-    if unchanged(&app, &headers, found.state.id, revision).await? {
+    // What was seen of it from outside changes no tag.
+    let seen = found.checked.as_ref().and_then(|checked| checked.checked_at);
+    let is_settled = seen.is_none_or(|seen| Timestamp::from(seen) < found.state.updated_at);
+    if unchanged(&app, &headers, found.state.id, revision).await? && is_settled {
         return Ok(conditional::not_modified(revision));
     }
     let platform = domains::platform(&app.pool).await?;

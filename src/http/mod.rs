@@ -30,6 +30,7 @@ mod edges;
 mod health;
 mod hostnames;
 mod imports;
+mod lifecycle;
 mod members;
 pub mod pdns;
 mod placement;

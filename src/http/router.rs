@@ -16,7 +16,7 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
-    edges, envelope, events, explain, health, hostnames, imports, members, operations, pdns, placement,
+    edges, envelope, events, explain, health, hostnames, imports, lifecycle, members, operations, pdns, placement,
     projections, revisions, rollback, rrsets, search, session, status, stream, tenants, tls, tokens, undo,
     users, webhooks, zone, zone_import,
 };
@@ -26,6 +26,7 @@ use crate::app::App;
 pub fn api() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .merge(domains::routes())
+        .merge(lifecycle::routes())
         .merge(members::routes())
         .merge(rrsets::routes())
         .merge(search::routes())

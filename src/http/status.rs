@@ -16,7 +16,9 @@ use super::query::{NoQuery, Query};
 use crate::app::App;
 use crate::placement;
 use crate::query::edges::{self, StaleEdge};
-use crate::query::status::{self, FailingDeployment, LaneStatus, PauseStatus, StrayZones, TargetStatus};
+use crate::query::status::{
+    self, FailingDeployment, LaneStatus, LostDelegation, PauseStatus, StrayZones, TargetStatus,
+};
 use crate::query::webhooks;
 use crate::rebuild::{self, Standing};
 
@@ -64,6 +66,9 @@ struct Status {
     edges: Vec<StaleEdge>,
     /// Why DNS may send visitors to edges that are not ready, or to none.
     placement: Vec<String>,
+    /// Domains that their parents do not delegate to the platform any more, the newest first. They are served on: whose
+    /// they are is a matter of their owners, and makes nothing wrong here.
+    delegations_lost: Vec<LostDelegation>,
     /// Webhooks that have failed for more than a minute. A tenant's is a matter of that tenant: it makes nothing wrong here.
     webhooks: Vec<WebhookStatus>,
     /// How many events have not been looked at for webhooks yet.
@@ -93,6 +98,7 @@ async fn get(
         paused: status::pauses(&app.pool).await?,
         edges: edges::stale(&app.pool).await?,
         placement: placed(&app).await?,
+        delegations_lost: status::delegations_lost(&app.pool).await?,
         webhooks: webhooks::failing(&app.pool).await?.into_iter().map(WebhookStatus::from).collect(),
         webhooks_lag: webhooks::scan_lag(&app.pool).await?,
     };
@@ -242,6 +248,7 @@ mod tests {
             targets: vec![target],
             edges: Vec::new(),
             placement: Vec::new(),
+            delegations_lost: Vec::new(),
             webhooks: Vec::new(),
             webhooks_lag: 0,
             failing: Vec::new(),

@@ -1,11 +1,13 @@
 //! Domains, and what every zone says of the platform.
 
+use chrono::{DateTime, Utc};
 use headwater_events::actor::Visible;
 use headwater_events::dns::DomainName;
 use headwater_events::domain::DomainState;
 use headwater_events::edge::Endpoints;
 use headwater_events::event::{DnsIdentity, Labels};
 use headwater_events::ids::{DomainId, Revision, StreamRef, TenantId};
+use serde::Deserialize;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Json;
@@ -23,6 +25,23 @@ pub struct StoredDomain {
     pub removed: bool,
     /// The platform's part of the serial that it was last given; none where nothing is served.
     pub generation: Option<u32>,
+    /// What was last seen of its ownership and its delegation.
+    pub checked: Option<Checked>,
+}
+
+/// What was seen of a domain's ownership or delegation, and when it is looked at next.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Checked {
+    /// When it is looked at next.
+    pub next_at: DateTime<Utc>,
+    /// When it was looked at last.
+    pub checked_at: Option<DateTime<Utc>>,
+    /// `ok`, `not_proven`, `elsewhere` or `unknown`.
+    pub result: Option<String>,
+    /// The same for people.
+    pub detail: Option<String>,
+    /// Since when the result is what it is.
+    pub since: Option<DateTime<Utc>>,
 }
 
 impl StoredDomain {
@@ -63,6 +82,7 @@ fn stored(row: &PgRow) -> Result<StoredDomain, sqlx::Error> {
     Ok(StoredDomain {
         state: row::domain(row)?,
         removed: row.try_get("removed")?,
+        checked: row.try_get::<Option<Json<Checked>>, _>("checked")?.map(|Json(checked)| checked),
         generation: generation.and_then(|generation| u32::try_from(generation).ok()),
     })
 }

@@ -5,9 +5,11 @@ macro_rules! domain_columns {
     () => {
         "d.id, d.name, d.tenant_id, d.status, d.status_before_delete, d.revision, d.labels, d.external_id, \
          d.serial_base, d.hold_until, d.rrsets, d.records, d.created_at, d.updated_at, \
+         d.disabled_by, d.delegation_lost_at, \
          d.status = 'deprovisioning' and not exists (select from desired.deployments p \
              where p.domain_id = d.id and p.state <> 'removed') as removed, \
-         (select max(p.desired_generation) from desired.deployments p where p.domain_id = d.id and p.wanted) as generation"
+         (select max(p.desired_generation) from desired.deployments p where p.domain_id = d.id and p.wanted) as generation, \
+         (select to_jsonb(v) from domain_checks v where v.domain_id = d.id) as checked"
     };
 }
 
@@ -287,6 +289,11 @@ pub(super) const TARGET_STATUS: &str = "select c.id, c.name, c.enabled, \
          count(*) filter (where d.state = 'ahead') as ahead \
          from desired.deployments d where d.cluster_id = c.id) w order by c.name";
 
+/// $1 how many: domains that their parents delegate elsewhere by now.
+pub(super) const DELEGATIONS_LOST: &str = "select d.name, d.delegation_lost_at from desired.domains d \
+     where d.delegation_lost_at is not null and d.current and d.status = 'active' \
+     order by d.delegation_lost_at desc limit $1";
+
 /// $1 how many.
 pub(super) const FAILING: &str = "select o.name, c.name, d.state, d.attempts, \
      case when d.next_attempt_at = '-infinity' then null else d.next_attempt_at end, d.last_error \
@@ -314,6 +321,7 @@ pub(super) const PAUSES: &str = "select scope, id, reason, since from desired.pa
 pub const ALL: &[&str] = &[
     TARGET_STATUS,
     FAILING,
+    DELEGATIONS_LOST,
     LANES,
     PAUSES,
     CELLS_OF_DOMAIN,

@@ -180,3 +180,22 @@ pub async fn pauses(pool: &PgPool) -> Result<Vec<PauseStatus>, sqlx::Error> {
     };
     rows.into_iter().map(read).collect()
 }
+
+/// A domain that its parent does not delegate to the platform any more.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct LostDelegation {
+    /// Its name.
+    pub domain: String,
+    /// Since when that is known.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+}
+
+/// Domains whose delegation was lost, the newest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn delegations_lost(pool: &PgPool) -> Result<Vec<LostDelegation>, sqlx::Error> {
+    let rows = sqlx::query(sql::DELEGATIONS_LOST).bind(FAILING_MAX_COUNT).fetch_all(pool).await?;
+    rows.iter().map(|row| Ok(LostDelegation { domain: row.try_get(0)?, since: at(row, 1)? })).collect()
+}

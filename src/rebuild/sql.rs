@@ -15,6 +15,8 @@ const PEOPLE: &str = include_str!("../../migrations/control/0070_people.sql");
 const MANAGERS: &str = include_str!("../../migrations/control/0120_managers.sql");
 const WEBHOOKS: &str = include_str!("../../migrations/control/0130_webhooks.sql");
 const SEARCH: &str = include_str!("../../migrations/control/0170_search.sql");
+const LIFE: &str = include_str!("../../migrations/control/0180_lifecycle.sql");
+const REMOVAL: &str = include_str!("../../migrations/control/0196_cluster_removal.sql");
 
 /// Where in its file the part of `desired` ends.
 const EDGE_TABLES_END: &str = "-- Beside the log, not derived from it.";
@@ -144,8 +146,9 @@ pub(super) fn make(schema: &str) -> (String, String) {
     let part = |text: &'static str| text.split_once(OWN_TABLES_END).map_or(text, |(own, _)| own);
     let (certificates, access, people) = (part(CERTIFICATES), part(ACCESS), part(PEOPLE));
     let (managers, webhooks, search) = (part(MANAGERS), part(WEBHOOKS), part(SEARCH));
+    let (life, removal) = (part(LIFE), part(REMOVAL));
     let tables = format!(
-        "{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{managers}{webhooks}{search}"
+        "{own}{sites}{edges}{FOUND}{certificates}{placement}{access}{people}{managers}{webhooks}{search}{life}{removal}"
     );
     let (mut first, mut later) = (String::new(), String::new());
     for statement in tables.split_inclusive(";\n") {
@@ -166,6 +169,8 @@ pub(super) fn make(schema: &str) -> (String, String) {
         MANAGERS,
         WEBHOOKS,
         SEARCH,
+        LIFE,
+        REMOVAL,
     ];
     for procedures in all {
         first.push_str(procedures.find(PROCEDURES_BEGIN).map_or(procedures, |at| &procedures[at..]));
@@ -193,6 +198,8 @@ pub(super) fn remove(schema: &str) -> String {
          drop procedure if exists {schema}_apply_certificates; \
          drop procedure if exists {schema}_apply_outcomes; drop procedure if exists {schema}_apply_access; drop procedure if exists {schema}_apply_people; \
          drop procedure if exists {schema}_apply_webhooks; drop procedure if exists {schema}_apply_before_webhooks; \
+         drop procedure if exists {schema}_apply_life; drop procedure if exists {schema}_apply_before_life; \
+         drop procedure if exists {schema}_apply_clusters; drop procedure if exists {schema}_apply_before_clusters; \
          drop procedure if exists {schema}_write"
     )
 }

@@ -336,7 +336,7 @@ impl<'a> Decider<'a> {
             if *name == create.name {
                 view.holder = Some(state.clone());
             } else if name.is_subdomain_of(&create.name) || create.name.is_subdomain_of(name) {
-                view.relatives.push((create.name.clone(), create.tenant));
+                view.relatives.push((create.name.clone(), create.tenant, None));
             }
         }
         // What was loaded of the name's earlier holder no longer answers to it.

@@ -306,7 +306,8 @@ async fn name(
     let mut view = NameView { holder, ..NameView::default() };
     for row in relatives {
         if let Ok(name) = DomainName::parse(row.try_get(0)?) {
-            view.relatives.push((name, TenantId::from_uuid(row.try_get(1)?)));
+            let held: Option<DateTime<Utc>> = row.try_get(2)?;
+            view.relatives.push((name, TenantId::from_uuid(row.try_get(1)?), held.map(Into::into)));
         }
     }
     let domains: Option<i64> = sqlx::query_scalar(sql::TENANT)
@@ -395,6 +396,11 @@ async fn admin(
         | AdminCommand::RemoveMember { .. }
         | AdminCommand::AddDomainMember { .. }
         | AdminCommand::RemoveDomainMember { .. } => member::view(connection, command, &mut view).await?,
+        AdminCommand::RecordDelegation { domain, .. } => {
+            let query = sqlx::query_scalar(sql::DELEGATION_LOST).bind(domain.id.as_uuid());
+            view.delegation_lost =
+                query.bind(domain.tenant.as_uuid()).fetch_optional(&mut *connection).await?;
+        }
         AdminCommand::RevokeToken { user, token, .. } => {
             let query = sqlx::query_scalar(sql::TOKEN_ACTIVE).bind(token.as_uuid()).bind(user.as_uuid());
             view.token_active = query.fetch_one(&mut *connection).await?;

@@ -14,7 +14,12 @@ pub(super) const ADMINISTRATION: &str = "administration";
 
 /// Whether a command's own stream does not show all that it is judged by. Such commands are rare.
 pub(super) fn judges_others(command: &AdminCommand) -> bool {
-    !matches!(command, AdminCommand::RecordDeployments { .. } | AdminCommand::FinishOperation { .. })
+    !matches!(
+        command,
+        AdminCommand::RecordDeployments { .. }
+            | AdminCommand::FinishOperation { .. }
+            | AdminCommand::RecordDelegation { .. }
+    )
 }
 
 /// Takes a lock if it is free; it is held until the batch is appended or given up.

@@ -6,7 +6,7 @@ use headwater_events::actor::{Actor, ActorKind};
 use headwater_events::dns::DomainName;
 use headwater_events::domain::DomainState;
 use headwater_events::envelope::{Provenance, Recorded};
-use headwater_events::event::{DomainStatus, Labels};
+use headwater_events::event::{DisabledBy, DomainStatus, Labels};
 use headwater_events::ids::{
     DomainId, EventId, OperationId, Position, RequestId, Revision, StreamKind, StreamRef, TenantId, TokenId,
     UserId,
@@ -76,7 +76,7 @@ pub(crate) fn recorded(row: &PgRow) -> Result<Recorded, sqlx::Error> {
     })
 }
 
-/// Reads one domain, from its first 14 columns.
+/// Reads one domain, from its first 16 columns.
 pub(crate) fn domain(row: &PgRow) -> Result<DomainState, sqlx::Error> {
     let status = |text: &str| DomainStatus::from_name(text).ok_or_else(|| odd("status"));
     let at = |index| row.try_get::<DateTime<Utc>, usize>(index).map(Timestamp::from);
@@ -95,5 +95,10 @@ pub(crate) fn domain(row: &PgRow) -> Result<DomainState, sqlx::Error> {
         records: row.try_get(11)?,
         created_at: at(12)?,
         updated_at: at(13)?,
+        disabled_by: match row.try_get::<Option<&str>, _>(14)? {
+            Some(by) => Some(DisabledBy::from_name(by).ok_or_else(|| odd("disabled_by"))?),
+            None => None,
+        },
+        delegation_lost_at: row.try_get::<Option<DateTime<Utc>>, _>(15)?.map(Timestamp::from),
     })
 }

@@ -13,7 +13,8 @@ macro_rules! event_columns {
 macro_rules! domain_columns {
     () => {
         "d.id, d.name, d.tenant_id, d.status, d.status_before_delete, d.revision, d.labels, d.external_id, \
-         d.serial_base, d.hold_until, d.rrsets, d.records, d.created_at, d.updated_at"
+         d.serial_base, d.hold_until, d.rrsets, d.records, d.created_at, d.updated_at, \
+         d.disabled_by, d.delegation_lost_at"
     };
 }
 
@@ -111,8 +112,10 @@ pub(super) const RECEIPTS: &str = "select r.caller, r.key, r.request, r.outcome 
 /// $1 stream ids.
 pub(super) const HEADS: &str = "select s.id, s.revision, s.last_hash from streams s where s.id = any($1)";
 
-/// $1 name, $2 its key, $3 the keys of its ancestors: hosted domains above and below it.
-pub(super) const RELATIVES: &str = "select d.name, d.tenant_id from desired.domains d where d.current and d.status <> 'deprovisioning' \
+/// $1 name, $2 its key, $3 the keys of its ancestors: hosted domains above and below it, and deleted ones with until when
+/// they are held.
+pub(super) const RELATIVES: &str = "select d.name, d.tenant_id, case when d.status = 'deprovisioning' then d.hold_until end \
+     from desired.domains d where d.current and (d.status <> 'deprovisioning' or d.hold_until is not null) \
      and d.name <> $1 and (d.name_key = any($3) or (d.name_key >= $2 || ' ' and d.name_key < $2 || '!'))";
 
 /// $1 tenant.
@@ -177,6 +180,10 @@ pub(super) const MEMBER: &str = "select exists (select from desired.users where 
 /// $1 user, $2 domain.
 pub(super) const DOMAIN_MEMBER: &str = "select exists (select from desired.users where id = $1), \
      (select role from desired.domain_members where user_id = $1 and domain_id = $2)";
+
+/// $1 domain, $2 tenant: whether it is known to be delegated elsewhere.
+pub(super) const DELEGATION_LOST: &str = "select delegation_lost_at is not null from desired.domains \
+     where id = $1 and tenant_id = $2 and current and status = 'active'";
 
 /// $1 token, $2 user.
 pub(super) const TOKEN_ACTIVE: &str =
@@ -417,6 +424,7 @@ pub const ALL: &[&str] = &[
     CLAIM,
     MEMBER,
     DOMAIN_MEMBER,
+    DELEGATION_LOST,
     USER,
     PERSON,
     TENANT_FACTS,

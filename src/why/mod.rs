@@ -12,7 +12,7 @@ mod sql;
 
 use headwater_events::actor::Actor;
 use headwater_events::dns::{OwnerName, RrType};
-use headwater_events::event::DomainStatus;
+use headwater_events::event::{DisabledBy, DomainStatus};
 use headwater_events::ids::Revision;
 use headwater_events::time::Timestamp;
 use sqlx::Row;
@@ -199,7 +199,20 @@ impl Asked<'_> {
             }
             DomainStatus::PendingVerification => {
                 let detail = format!("{name} waits for the proof of who owns it: nothing of it is served");
-                Hop::broken("domain", detail).by(made(pool, state.id.as_uuid(), Revision::new(1)).await?)
+                let change = made(pool, state.id.as_uuid(), Revision::new(1)).await?;
+                Hop::broken("domain", detail).by(change).mend(format!("headwater domain verify {name}"))
+            }
+            DomainStatus::Disabled => {
+                let row = sqlx::query(sql::DELETED).bind(state.id.as_uuid()).fetch_optional(pool).await?;
+                let detail = match state.disabled_by {
+                    Some(DisabledBy::Operator) => {
+                        format!("an administrator disabled {name}: its name servers refuse it")
+                    }
+                    _ => format!("{name} is disabled: its name servers refuse it"),
+                };
+                let change = row.as_ref().map(cause).transpose()?;
+                let command = format!("headwater domain enable {name} --wait");
+                Hop::broken("domain", detail).by(change).mend(command)
             }
             DomainStatus::Deprovisioning => {
                 let row = sqlx::query(sql::DELETED).bind(state.id.as_uuid()).fetch_optional(pool).await?;

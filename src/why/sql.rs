@@ -19,7 +19,7 @@ pub(super) const PROXIED: &str = "select n.key, exists (select from desired.host
 pub(super) const MADE: &str = "select e.revision, e.type, e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
      from events e where e.stream_id = $1 and e.revision = $2 order by e.seq limit 1";
 
-/// $1 domain: the newest deletion.
+/// $1 domain: what last changed its status, as its deletion.
 pub(super) const DELETED: &str = "select e.revision, e.type, e.at, e.actor_kind, e.actor_id, e.token_id, e.on_behalf_of, e.note \
      from events e where e.stream_kind = 1 and e.stream_id = $1 and history_key(e.type, e.data) = '\\x02'::bytea \
      order by e.revision desc limit 1";

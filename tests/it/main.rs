@@ -25,6 +25,7 @@ mod http_walk;
 mod http_zone;
 mod imperative;
 mod imports;
+mod life;
 mod log;
 mod log_crash;
 mod log_faults;

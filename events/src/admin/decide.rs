@@ -9,7 +9,10 @@ use crate::credential::Asked;
 use crate::domain::{Decided, Decision};
 use crate::edge::{self, EdgeCommand, PoolCreated};
 use crate::envelope::NewEvent;
-use crate::event::{Event, PlatformInitialized, TenantCreated, TokenCreated, TokenRevoked, UserCreated};
+use crate::event::{
+    DelegationLost, DelegationRestored, Event, PlatformInitialized, TenantCreated, TokenCreated,
+    TokenRevoked, UserCreated,
+};
 use crate::ids::{OperationId, Revision};
 use crate::reject::{Fault, Reject};
 use crate::scope;
@@ -115,6 +118,18 @@ pub fn decide(
         }
         AdminCommand::Pause { scope, reason } | AdminCommand::Resume { scope, reason } => {
             platform::pause(view, command, scope, reason)
+        }
+        AdminCommand::RecordDelegation { lost, detail, .. } => {
+            let detail = detail.clone();
+            match (view.delegation_lost, *lost) {
+                (Some(false), true) => {
+                    plain(view, command, vec![Event::DelegationLost(DelegationLost { detail })])
+                }
+                (Some(true), false) => {
+                    plain(view, command, vec![Event::DelegationRestored(DelegationRestored { detail })])
+                }
+                _ => unchanged,
+            }
         }
         AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
         AdminCommand::RequestOperation { operation, requested } => {
@@ -235,17 +250,17 @@ pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>
     let tenant = match command {
         AdminCommand::CreateTenant { id, .. } => Some(*id),
         AdminCommand::AddMember { tenant, .. } | AdminCommand::RemoveMember { tenant, .. } => Some(*tenant),
-        AdminCommand::AddDomainMember { domain, .. } | AdminCommand::RemoveDomainMember { domain, .. } => {
-            Some(domain.tenant)
-        }
+        AdminCommand::AddDomainMember { domain, .. }
+        | AdminCommand::RemoveDomainMember { domain, .. }
+        | AdminCommand::RecordDelegation { domain, .. } => Some(domain.tenant),
         AdminCommand::UpdateTenant { tenant, .. } | AdminCommand::DeleteTenant { tenant } => Some(*tenant),
         AdminCommand::Webhook { owner, .. } => *owner,
         _ => None,
     };
     let domain = match command {
-        AdminCommand::AddDomainMember { domain, .. } | AdminCommand::RemoveDomainMember { domain, .. } => {
-            Some((domain.id, domain.name.clone()))
-        }
+        AdminCommand::AddDomainMember { domain, .. }
+        | AdminCommand::RemoveDomainMember { domain, .. }
+        | AdminCommand::RecordDelegation { domain, .. } => Some((domain.id, domain.name.clone())),
         _ => None,
     };
     let stream = command.stream();

@@ -148,6 +148,15 @@ pub enum AdminCommand {
         /// The user.
         user: UserId,
     },
+    /// Record that the parent of a domain delegates it here no longer, or again.
+    RecordDelegation {
+        /// The domain.
+        domain: OwnedDomain,
+        /// No longer.
+        lost: bool,
+        /// What the parent's servers say, for people.
+        detail: String,
+    },
     /// Make a user. Its mail address travels beside the command, not in it.
     CreateUser {
         /// The id it will have.
@@ -436,6 +445,8 @@ pub struct AdminView {
     pub people: PeopleView,
     /// The webhook as it is.
     pub webhook: WebhookView,
+    /// Whether the domain is known to be delegated elsewhere; none where it is not the tenant's any more.
+    pub delegation_lost: Option<bool>,
 }
 
 impl AdminCommand {
@@ -450,9 +461,9 @@ impl AdminCommand {
             Self::CreateTenant { id, .. } => StreamRef::tenant(*id),
             Self::AddMember { tenant, .. } | Self::RemoveMember { tenant, .. } => StreamRef::tenant(*tenant),
             // Not the domain's own: nothing that is served changes, and every revision of a domain is a serial.
-            Self::AddDomainMember { domain, .. } | Self::RemoveDomainMember { domain, .. } => {
-                StreamRef::tenant(domain.tenant)
-            }
+            Self::AddDomainMember { domain, .. }
+            | Self::RemoveDomainMember { domain, .. }
+            | Self::RecordDelegation { domain, .. } => StreamRef::tenant(domain.tenant),
             Self::UpdateTenant { tenant, .. } | Self::DeleteTenant { tenant } => StreamRef::tenant(*tenant),
             Self::CreateUser { id, .. } => StreamRef::user(*id),
             Self::CreateToken { user, .. }

@@ -5,6 +5,7 @@ use super::cache::CachePatch;
 use super::certificate::NewCertificate;
 use super::hostname::{HostnameBody, excluded_by_proxy, origin_owners};
 use super::import::ZoneImport;
+use super::lifecycle::Proof;
 use super::rollback::{Past, Rollback};
 use super::undo::Undo;
 use crate::dns::{DomainName, OwnerKey, OwnerName, Rdata, RrSet, RrType, Ttl};
@@ -159,6 +160,14 @@ pub enum DomainCommand {
     Delete,
     /// Undo its deletion.
     Restore,
+    /// Serve it, because its ownership is proven or an administrator says so.
+    Activate(Proof),
+    /// Serve it no longer, and keep it.
+    Disable,
+    /// Serve it again.
+    Enable,
+    /// Give it up, since nobody proved in time to own it (the control plane itself).
+    Expire,
     /// Put one RRset (`PUT` on it).
     PutRrset(RrSet),
     /// Delete one RRset by name (`DELETE` on it): its own intent, never guarded.
@@ -232,6 +241,7 @@ impl DomainCommand {
     pub fn owners(&self) -> Vec<&OwnerName> {
         match self {
             Self::Patch(_) | Self::Delete | Self::Restore => Vec::new(),
+            Self::Activate(_) | Self::Disable | Self::Enable | Self::Expire => Vec::new(),
             Self::PutRrset(rrset) => vec![rrset.owner()],
             Self::DeleteRrset { owner, .. } | Self::PutHostname { owner, .. } => vec![owner],
             Self::ChangeRrsets(changes) => changes.iter().map(RrsetChange::owner).collect(),
@@ -283,7 +293,7 @@ impl DomainCommand {
 
     /// Whether the decision depends on the platform's generation: it tells an SOA serial.
     pub fn needs_generation(&self) -> bool {
-        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore | Self::ImportZone(_))
+        matches!(self, Self::Patch(_) | Self::Delete | Self::Restore | Self::Expire | Self::ImportZone(_))
     }
 
     /// What of the site the decision must see.
@@ -291,6 +301,7 @@ impl DomainCommand {
         let mut needs = SiteNeeds::default();
         match self {
             Self::Patch(_) | Self::Delete | Self::Restore | Self::DeleteRrset { .. } => {}
+            Self::Activate(_) | Self::Disable | Self::Enable | Self::Expire => {}
             Self::PutRrset(rrset) => needs.beside(rrset.owner(), rrset.rr_type()),
             Self::ChangeRrsets(changes) => {
                 changes.iter().for_each(|change| needs.beside(change.owner(), change.rrtype()));

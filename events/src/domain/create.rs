@@ -186,7 +186,10 @@ fn claimable(view: &NameView, command: &CreateDomain, context: &Context<'_>) -> 
     if view.holder.as_ref().is_some_and(excludes) {
         return Err(Reject::NameTaken(format!("{} is in use or held for its last owner", command.name)));
     }
-    let foreign = view.relatives.iter().find(|(_, owner)| *owner != command.tenant);
+    let foreign = view.relatives.iter().find(|(_, owner, held)| {
+        // What could be restored must find its names as they were.
+        *owner != command.tenant && held.is_none_or(|until| until > context.now)
+    });
     match foreign {
         Some(_) if !context.caller.admin => Err(Reject::NameTaken(format!(
             "{} lies above or below a domain of another tenant: its owner or an administrator has to agree",

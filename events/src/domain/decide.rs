@@ -3,11 +3,11 @@
 use super::command::{DomainCommand, DomainPatch, Precondition, RrsetChange};
 use super::create::tag_faults;
 use super::state::DomainView;
-use super::{cache, certificate, hostname, import, permit, rollback, rrsets, undo};
+use super::{cache, certificate, hostname, import, lifecycle, permit, rollback, rrsets, undo};
 use crate::actor::Caller;
 use crate::dns::{OwnerName, RrSetBody, RrType};
 use crate::envelope::NewEvent;
-use crate::event::{Change, DomainDeleted, DomainRestored, DomainSettings, Event};
+use crate::event::{Change, DomainDeleted, DomainSettings, Event};
 use crate::ids::{OperationId, Revision, StreamRef};
 use crate::manager::Managing;
 use crate::reject::{Fault, Guard, Reject};
@@ -105,7 +105,11 @@ fn judged(view: &DomainView, command: &DomainCommand, context: &Context<'_>) -> 
     match command {
         DomainCommand::Patch(patch) => settings(view, patch, context),
         DomainCommand::Delete => delete(view, context),
-        DomainCommand::Restore => restore(view, context),
+        DomainCommand::Restore => lifecycle::restore(view, context),
+        DomainCommand::Activate(proof) => lifecycle::activate(view, *proof, context),
+        DomainCommand::Disable => lifecycle::disable(view, context),
+        DomainCommand::Enable => lifecycle::enable(view, context),
+        DomainCommand::Expire => lifecycle::expire(view, context),
         DomainCommand::PutRrset(rrset) => {
             let current = view.get(&rrset.owner().key(), rrset.rr_type()).map(|stored| stored.changed);
             check(context.precondition, current)?;
@@ -261,31 +265,6 @@ fn delete(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {
     Ok(Decided::Changed(decided(view, vec![event], domain.status.is_served(), context)))
 }
 
-fn restore(view: &DomainView, context: &Context<'_>) -> Result<Decided, Reject> {
-    let domain = &view.state;
-    check(context.precondition, Some(domain.revision))?;
-    let (true, Some(status)) = (domain.status.is_deleted(), domain.status_before_delete) else {
-        if view.replaced.is_some_and(|until| until > context.now) {
-            return Err(Reject::Conflict {
-                code: "replaced",
-                detail: format!(
-                    "{} was deleted and then made anew at {}: the one that was deleted cannot be restored any more",
-                    domain.name, domain.created_at
-                ),
-            });
-        }
-        return Ok(Decided::Unchanged { revision: domain.revision });
-    };
-    if domain.hold_until.is_some_and(|until| until <= context.now) {
-        return Err(Reject::Conflict {
-            code: "hold_expired",
-            detail: format!("{} was deleted too long ago to be restored: create it again", domain.name),
-        });
-    }
-    let event = Event::DomainRestored(DomainRestored { status });
-    Ok(Decided::Changed(decided(view, vec![event], status.is_served(), context)))
-}
-
 /// What a decision changes, as `[{"path", "before", "after"}]`: the answer of a dry run. That it was a rollback or an
 /// undo is no change of its own. What an RRset was is not told to whom it is not shown.
 pub fn diff(events: &[NewEvent], shown: &Managing) -> Vec<Value> {
@@ -324,6 +303,12 @@ pub fn sides(event: &Event) -> (String, Value, Value) {
         Event::CertificateDeleted(e) => row("/tls/certificate".into(), json!(e.before), Value::Null),
         Event::DomainDeleted(e) => row("/status".into(), json!(e.before), json!("deprovisioning")),
         Event::DomainRestored(e) => row("/status".into(), json!("deprovisioning"), json!(e.status)),
+        Event::DomainActivated(_) => row("/status".into(), json!("pending_verification"), json!("active")),
+        Event::DomainDisabled(e) => row("/status".into(), json!(e.before), json!("disabled")),
+        Event::DomainEnabled(_) => row("/status".into(), json!("disabled"), json!("active")),
+        Event::DomainExpired(_) => {
+            row("/status".into(), json!("pending_verification"), json!("deprovisioning"))
+        }
         other => {
             let after = other.to_json().ok().and_then(|text| serde_json::from_str(&text).ok());
             row("/".into(), Value::Null, after.unwrap_or(Value::Null))

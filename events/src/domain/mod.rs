@@ -10,6 +10,7 @@ mod decide;
 pub mod destination;
 mod hostname;
 mod import;
+mod lifecycle;
 mod merge;
 mod origin;
 mod permit;
@@ -35,6 +36,10 @@ pub use hostname::{
     HostnameWithdrawn,
 };
 pub use import::{Comparison, ImportMode, ZoneImport};
+pub use lifecycle::{
+    DelegationLost, DelegationRestored, DisabledBy, DomainActivated, DomainDisabled, DomainExpired,
+    DomainStatus, PENDING_MAX, Proof, challenge,
+};
 pub use origin::{Origin, OriginInput, Scheme};
 pub use permit::permitted;
 pub use retention::{Milestone, NEUTRAL_TYPES, Retention, RevisionFacts, Standing, standings};

@@ -27,7 +27,19 @@ fn seen(state: &DomainState) -> DomainRef<'_> {
 pub fn permitted(state: &DomainState, command: &DomainCommand, caller: &Caller) -> Result<(), Reject> {
     let domain = seen(state);
     let verb = match command {
-        DomainCommand::Delete | DomainCommand::Restore => Verb::Manage,
+        DomainCommand::Delete
+        | DomainCommand::Restore
+        | DomainCommand::Disable
+        | DomainCommand::Enable
+        | DomainCommand::Expire => Verb::Manage,
+        // Somebody who may know of the domain is told that it is not theirs to say.
+        DomainCommand::Activate(_) => {
+            one(state, caller, Verb::Read, Resource::Domain(domain))?;
+            return match actor::decide(caller, Verb::Write, Resource::Platform) {
+                Access::Granted => Ok(()),
+                _ => Err(Reject::Forbidden(needed(Verb::Write, Resource::Platform).into())),
+            };
+        }
         DomainCommand::PutRrset(rrset) => {
             return records(state, caller, [(rrset.owner(), rrset.rr_type())].into_iter());
         }
@@ -126,7 +138,10 @@ pub(super) fn changes_permitted(
             Event::RrsetDeleted(e) => rrsets.push((&e.name, e.rrtype)),
             // It says that the others beside it are a rollback.
             Event::DomainRolledBack(_) => {}
-            Event::DomainDeleted(_) | Event::DomainRestored(_) => {
+            Event::DomainDeleted(_)
+            | Event::DomainRestored(_)
+            | Event::DomainDisabled(_)
+            | Event::DomainEnabled(_) => {
                 one(state, caller, Verb::Manage, Resource::Contents(seen(state)))?;
             }
             _ => one(state, caller, Verb::Write, Resource::Contents(seen(state)))?,

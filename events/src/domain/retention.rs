@@ -15,11 +15,15 @@ use std::time::Duration;
 
 /// Events of domains that leave everything as it is that a rollback restores: at most the serial, whether it is served at
 /// all, or what no rollback brings back is another. Whatever is not named here changes it.
-pub const NEUTRAL_TYPES: [&str; 10] = [
+pub const NEUTRAL_TYPES: [&str; 14] = [
     "domain.created",
     "domain.updated",
     "domain.deleted",
     "domain.restored",
+    "domain.activated",
+    "domain.disabled",
+    "domain.enabled",
+    "domain.expired",
     "domain.rolled_back",
     "domain.undone",
     "purge.requested",

@@ -83,6 +83,8 @@ macro_rules! of_people {
             | Event::DomainMemberAdded(_)
             | Event::DomainMemberChanged(_)
             | Event::DomainMemberRemoved(_)
+            | Event::DelegationLost(_)
+            | Event::DelegationRestored(_)
             | Event::UserCreated(_)
             | Event::UserUpdated(_)
             | Event::ProfileChanged(_)
@@ -134,6 +136,15 @@ impl Past {
             }
             Event::DomainRestored(_) => {
                 self.status.get_or_insert(DomainStatus::Deprovisioning);
+            }
+            Event::DomainActivated(_) | Event::DomainExpired(_) => {
+                self.status.get_or_insert(DomainStatus::PendingVerification);
+            }
+            Event::DomainDisabled(e) => {
+                self.status.get_or_insert(e.before);
+            }
+            Event::DomainEnabled(_) => {
+                self.status.get_or_insert(DomainStatus::Disabled);
             }
             Event::PurgeRequested(e) => {
                 self.epoch.get_or_insert(e.before);
@@ -434,8 +445,9 @@ pub fn not_restored(view: &DomainView) -> Vec<NotRestored> {
     };
     if let Some(status) = past.status.filter(|status| *status != domain.status) {
         let (was, now) = (status.name(), domain.status.name());
-        let detail =
-            format!("the domain was {was} at revision {to} and stays {now}: delete or restore it by itself");
+        let detail = format!(
+            "the domain was {was} at revision {to} and stays {now}: delete, restore, disable or enable it by itself"
+        );
         tell("status", detail);
     }
     if let Some(epoch) = past.epoch.filter(|epoch| *epoch != view.site.cache_epoch) {

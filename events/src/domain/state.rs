@@ -7,7 +7,7 @@ use super::hostname::HostnameBody;
 use super::rollback::Past;
 use super::undo::Undoing;
 use crate::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType};
-use crate::event::{DomainCreated, DomainStatus, Event, Labels};
+use crate::event::{DisabledBy, DomainCreated, DomainStatus, Event, Labels};
 use crate::ids::{DomainId, Revision, TenantId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,12 @@ pub struct DomainState {
     pub status: DomainStatus,
     /// The status it had before it was deleted, for `restore`.
     pub status_before_delete: Option<DomainStatus>,
+    /// Who disabled it; stays while it is deleted.
+    #[serde(default)]
+    pub disabled_by: Option<DisabledBy>,
+    /// Since when its parent delegates it elsewhere, where it did delegate it here.
+    #[serde(default)]
+    pub delegation_lost_at: Option<Timestamp>,
     /// Its newest revision.
     pub revision: Revision,
     /// Labels of its owner.
@@ -183,8 +189,8 @@ impl DomainView {
 pub struct NameView {
     /// Who holds the name itself.
     pub holder: Option<DomainState>,
-    /// Hosted domains above and below it, with their owners.
-    pub relatives: Vec<(DomainName, TenantId)>,
+    /// Hosted domains above and below it, with their owners; deleted ones with until when they are held.
+    pub relatives: Vec<(DomainName, TenantId, Option<Timestamp>)>,
     /// Whether the tenant exists.
     pub tenant_exists: bool,
     /// Domains of the tenant.
@@ -214,10 +220,25 @@ impl DomainView {
             }
             Event::DomainRestored(restored) => {
                 state.status = restored.status;
+                state.disabled_by = restored.disabled_by;
                 state.status_before_delete = None;
                 state.hold_until = None;
                 // The last deletion of the name is undone: there is no other that could be meant.
                 self.replaced = None;
+            }
+            Event::DomainActivated(_) => state.status = DomainStatus::Active,
+            Event::DomainDisabled(disabled) => {
+                state.status = DomainStatus::Disabled;
+                state.disabled_by = Some(disabled.by);
+            }
+            Event::DomainEnabled(_) => {
+                state.status = DomainStatus::Active;
+                state.disabled_by = None;
+            }
+            Event::DomainExpired(expired) => {
+                state.status_before_delete = Some(state.status);
+                state.status = DomainStatus::Deprovisioning;
+                state.hold_until = Some(expired.expired_at);
             }
             Event::RrsetReplaced(put) => {
                 state.rrsets += i64::from(put.before.is_none());
@@ -290,6 +311,8 @@ impl DomainState {
             tenant: event.tenant,
             status: event.status,
             status_before_delete: None,
+            disabled_by: None,
+            delegation_lost_at: None,
             revision: Revision::new(1),
             labels: event.labels.clone(),
             external_id: event.external_id.clone(),

@@ -199,6 +199,12 @@ impl Undoing {
             Event::DomainDeleted(_) | Event::DomainRestored(_) => {
                 ("status", "deletion and restore stay as they are: delete or restore the domain by itself")
             }
+            Event::DomainActivated(_)
+            | Event::DomainDisabled(_)
+            | Event::DomainEnabled(_)
+            | Event::DomainExpired(_) => {
+                ("status", "whether the domain is served stays as it is: disable or enable it by itself")
+            }
             Event::PurgeRequested(_) => ("cache_epoch", "what was purged stays purged"),
             Event::CertificateReplaced(_) | Event::CertificateDeleted(_) => (
                 "certificate",

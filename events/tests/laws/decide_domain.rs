@@ -65,7 +65,7 @@ fn a_name_has_one_holder() {
     let (before, after) = (NOW.as_millis() - 1, NOW.as_millis() + 1);
     let below = |tenant| {
         let name = headwater_events::dns::DomainName::parse("sub.example.com").unwrap();
-        NameView { relatives: vec![(name, tenant)], ..free() }
+        NameView { relatives: vec![(name, tenant, None)], ..free() }
     };
     let (user, system) = (user(TENANT), Caller::system());
     let rows = [

@@ -99,6 +99,8 @@ pub fn holding(rrsets: &[RrSet]) -> DomainView {
         tenant: TENANT,
         status: DomainStatus::Active,
         status_before_delete: None,
+        disabled_by: None,
+        delegation_lost_at: None,
         revision: Revision::new(10),
         labels: [("a".to_owned(), "1".to_owned())].into(),
         external_id: None,

@@ -104,7 +104,18 @@ fn domain_samples() -> Vec<Event> {
             last_serial: 8,
             allowed: vec!["empties_zone".into()],
         }),
-        Event::DomainRestored(DomainRestored { status: DomainStatus::PendingVerification }),
+        Event::DomainRestored(DomainRestored {
+            status: DomainStatus::PendingVerification,
+            disabled_by: None,
+        }),
+        Event::DomainActivated(DomainActivated { proof: Proof::Delegation }),
+        Event::DomainDisabled(DomainDisabled { before: DomainStatus::Active, by: DisabledBy::Operator }),
+        Event::DomainEnabled(Nothing {}),
+        Event::DomainExpired(DomainExpired { expired_at: AT, last_serial: 4 }),
+        Event::DelegationLost(DelegationLost { detail: "the parent delegates it to nobody".into() }),
+        Event::DelegationRestored(DelegationRestored {
+            detail: "the parent delegates it to ns1.example.net".into(),
+        }),
         Event::RrsetReplaced(RrsetReplaced {
             name: owner.clone(),
             rrtype: RrType::parse("SRV").unwrap(),

@@ -1,12 +1,12 @@
 //! Pure: events → changes of rows, in the order of the log. The same fold feeds
 //! the append and the rebuild, so that both give the same rows.
 
-use super::{clusters, edges, people, webhooks};
+use super::{clusters, edges, life, people, webhooks};
 use headwater_events::actor::Role;
 use headwater_events::dns::{OwnerKey, RrType};
 use headwater_events::domain::name_key;
 use headwater_events::edge::Endpoints;
-use headwater_events::event::{DeploymentFact, Event, PauseScope, REMOVAL_KIND, UNDO_KIND};
+use headwater_events::event::{DeploymentFact, DomainStatus, Event, PauseScope, REMOVAL_KIND, UNDO_KIND};
 use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, StreamRef, TenantId, UserId};
 use headwater_events::migration::{COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND};
 use headwater_events::time::Timestamp;
@@ -188,6 +188,9 @@ fn operation_kind(event: &Event) -> &'static str {
         Event::DomainCreated(_) => "domain.create",
         Event::DomainDeleted(_) => "domain.delete",
         Event::DomainRestored(_) => "domain.restore",
+        Event::DomainActivated(_) => "domain.activate",
+        Event::DomainDisabled(_) => "domain.disable",
+        Event::DomainEnabled(_) => "domain.enable",
         Event::DomainUpdated(_) => "domain.update",
         Event::ClusterEnabled(_) => "dns_cluster.enable",
         Event::OperationRequested(requested) => requested.kind.name(),
@@ -247,6 +250,9 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
             changes.others.push(json!({
                 "do": "domain_restored", "id": id, "tenant": e.tenant, "status": restored.status.name(),
             }));
+            if restored.status == DomainStatus::Disabled {
+                changes.others.push(life::put(id, restored.status, restored.disabled_by));
+            }
             if restored.status.is_served() {
                 changes.others.push(json!({"do": "deploy", "id": id, "revision": e.revision, "at": e.at}));
             }
@@ -255,6 +261,10 @@ fn fold_domain(changes: &mut Changes, e: &Folded<'_>, id: DomainId, name: &str) 
             }));
             changes.others.push(json!({"do": "regenerate", "id": id}));
         }
+        Event::DomainActivated(_)
+        | Event::DomainDisabled(_)
+        | Event::DomainEnabled(_)
+        | Event::DomainExpired(_) => changes.others.extend(life::change(e, id, name)),
         Event::RrsetReplaced(put) => {
             rrsets = i64::from(put.before.is_none());
             records = count(&put.after.records) - put.before.as_ref().map_or(0, |b| count(&b.records));
@@ -372,6 +382,10 @@ fn fold_account(changes: &mut Changes, e: &Folded<'_>) {
         Event::MemberRemoved(member) => json!({"do": "member_remove", "tenant": id, "user": member.user}),
         Event::UserCreated(user) => {
             json!({"do": "user_put", "id": id, "admin": user.admin, "revision": e.revision, "at": e.at})
+        }
+        Event::DelegationLost(_) | Event::DelegationRestored(_) => {
+            let Some(change) = life::delegation(e) else { return };
+            change
         }
         Event::DomainMemberAdded(_) | Event::DomainMemberChanged(_) | Event::DomainMemberRemoved(_) => {
             let Some(change) = domain_member(e) else { return };

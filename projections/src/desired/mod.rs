@@ -4,6 +4,7 @@
 mod change;
 mod clusters;
 mod edges;
+mod life;
 mod people;
 mod webhooks;
 

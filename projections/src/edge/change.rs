@@ -31,6 +31,9 @@ pub fn affects_edges(event: &Event) -> bool {
             | Event::CertificateDeleted(_)
             | Event::DomainDeleted(_)
             | Event::DomainRestored(_)
+            | Event::DomainActivated(_)
+            | Event::DomainDisabled(_)
+            | Event::DomainEnabled(_)
     )
 }
 

@@ -84,6 +84,31 @@ pub enum DomainCommand {
     #[command(after_help = "Examples:
   headwater domain restore example.com --wait")]
     Restore(Named),
+    /// Looks now whether a domain is its owner's, or whether its parent delegates it here
+    #[command(after_help = "Examples:
+  headwater domain verify example.com
+  headwater domain verify example.com --json | jq .verification.txt
+
+Delegate the domain to one of the name servers that are shown, or put the TXT record in at those that it is delegated to
+now. It is looked at again by itself, at first every minute.")]
+    Verify {
+        /// The domain
+        domain: String,
+    },
+    /// Serves a domain whose ownership is not proven (administrators)
+    #[command(after_help = "Examples:
+  headwater domain activate example.com --wait")]
+    Activate(Named),
+    /// Serves a domain no longer, and keeps it with everything it holds
+    #[command(after_help = "Examples:
+  headwater domain disable example.com --note 'abuse 4711' --wait
+
+What an administrator disables only an administrator enables.")]
+    Disable(Named),
+    /// Serves a disabled domain again
+    #[command(after_help = "Examples:
+  headwater domain enable example.com --wait")]
+    Enable(Named),
     /// Shows where a domain is served and where not yet
     #[command(after_help = "Examples:
   headwater domain status example.com")]
@@ -257,6 +282,12 @@ pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
             let call = Call::post(&["domains", &domain, "restore"])?;
             carry_out(console, call, &change, Say::Outcome(&domain)).await
         }
+        DomainCommand::Verify { domain } => {
+            show_one(console, Call::post(&["domains", &domain, "verify"])?).await
+        }
+        DomainCommand::Activate(named) => switch(console, named, "activate").await,
+        DomainCommand::Disable(named) => switch(console, named, "disable").await,
+        DomainCommand::Enable(named) => switch(console, named, "enable").await,
         DomainCommand::Rollback(RollbackArgs { domain, revision, change }) => {
             let call = Call::post(&["domains", &domain, "rollback"])?.json(&json!({"revision": revision}));
             carry_out(console, call, &change, Say::Outcome(&domain)).await
@@ -281,6 +312,10 @@ pub async fn run(console: &Console, command: DomainCommand) -> Result<()> {
             list::show(console, call, REVISION_COLUMNS, &list.of_history()).await
         }
     }
+}
+
+async fn switch(console: &Console, Named { domain, change }: Named, how: &str) -> Result<()> {
+    carry_out(console, Call::post(&["domains", &domain, how])?, &change, Say::Outcome(&domain)).await
 }
 
 async fn create(console: &Console, args: CreateArgs) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Bodies of domains.
 
 use headwater_events::dns::DomainName;
-use headwater_events::domain::{DomainPatch, DomainState, LabelsPatch, tag_faults};
-use headwater_events::event::Labels;
+use headwater_events::domain::{DomainPatch, DomainState, LabelsPatch, challenge, tag_faults};
+use headwater_events::event::{DisabledBy, DomainStatus, Labels};
 use headwater_events::ids::TenantId;
 use headwater_events::time::Timestamp;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{deployment::Deployment, labels, labels_patch};
 use crate::http::body::{Fields, FromBody};
-use crate::query::domains::{Platform, StoredDomain};
+use crate::query::domains::{Checked, Platform, StoredDomain};
 
 /// A domain that is asked for.
 #[derive(Debug, ToSchema)]
@@ -105,8 +105,17 @@ pub struct Domain {
     display_name: String,
     /// Who owns it.
     tenant: Uuid,
-    /// `pending_verification`, `active`, `deprovisioning` or `removed`.
+    /// `pending_verification`, `active`, `disabled`, `deprovisioning` or `removed`.
     status: &'static str,
+    /// Who disabled it: `owner`, or `operator`, and then only an administrator enables it.
+    disabled_by: Option<&'static str>,
+    /// How its ownership is proven, while it is to be.
+    verification: Option<Verification>,
+    /// Whether its parent delegates it to the platform: `ok`, `lost` where it did and does no longer, else `unknown`. It
+    /// is served whatever this says.
+    delegation: &'static str,
+    /// What its parent said last, once it is served.
+    delegation_check: Option<Look>,
     /// Its newest revision.
     revision: i64,
     /// Labels.
@@ -130,6 +139,60 @@ pub struct Domain {
     /// When it last changed.
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
+}
+
+/// How the ownership of a domain is proven: by its delegation to the platform's name servers, or by a TXT record at those
+/// that have authority for it now.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Verification {
+    /// The name servers to delegate it to; one of them suffices.
+    nameservers: Vec<String>,
+    /// The TXT record.
+    txt: Challenge,
+    /// When it is looked at next; none where the platform has no resolver, or has not come to it yet.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    next_check_at: Option<Timestamp>,
+    /// What was seen last.
+    last: Option<Look>,
+    /// When the domain is given up unless it is proven.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+}
+
+/// A TXT record that proves ownership.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Challenge {
+    /// Its name.
+    #[schema(example = "_headwater-challenge.example.com")]
+    name: String,
+    /// Its value.
+    value: String,
+}
+
+/// What was seen of a domain from outside.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Look {
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    /// `ok`, `not_proven`, `elsewhere` or `unknown`.
+    result: String,
+    /// The same for people.
+    detail: String,
+    /// When it is looked at next.
+    #[schema(value_type = String, format = DateTime)]
+    next_check_at: Timestamp,
+}
+
+impl Look {
+    fn of(checked: &Checked) -> Option<Self> {
+        Some(Self {
+            at: checked.checked_at?.into(),
+            result: checked.result.clone()?,
+            detail: checked.detail.clone().unwrap_or_default(),
+            next_check_at: checked.next_at.into(),
+        })
+    }
 }
 
 /// A domain that was made and is to be proven.
@@ -156,13 +219,39 @@ impl Domain {
     /// Shows a domain of this platform.
     pub fn new(stored: &StoredDomain, platform: &Platform) -> Self {
         let status = if stored.removed { "removed" } else { stored.state.status.name() };
-        Self { status, serial: stored.serial(platform), ..Self::of_state(&stored.state, platform) }
+        let of_state = Self::of_state(&stored.state, platform);
+        let look = stored.checked.as_ref().and_then(Look::of);
+        let is_ok = look.as_ref().is_some_and(|look| look.result == "ok");
+        let verification = of_state.verification.clone().map(|open| Verification {
+            next_check_at: stored.checked.as_ref().map(|checked| checked.next_at.into()),
+            last: look.clone(),
+            ..open
+        });
+        let is_served = stored.state.status.is_served();
+        Self {
+            status,
+            serial: stored.serial(platform),
+            delegation: if is_served && is_ok { "ok" } else { of_state.delegation },
+            delegation_check: look.filter(|_| is_served),
+            verification,
+            ..of_state
+        }
     }
 
     /// Shows what a mutation left.
     pub fn of_state(state: &DomainState, platform: &Platform) -> Self {
         let nameservers = platform.identity.iter().flat_map(|identity| &identity.nameservers);
+        let nameservers: Vec<String> = nameservers.map(ToString::to_string).collect();
+        let verification = (state.status == DomainStatus::PendingVerification).then(|| {
+            let (name, value) = challenge(state.id, state.tenant, &state.name);
+            let (txt, nameservers) = (Challenge { name, value }, nameservers.clone());
+            Verification { nameservers, txt, next_check_at: None, last: None, expires_at: state.expires_at() }
+        });
         Self {
+            disabled_by: state.disabled_by.map(DisabledBy::name),
+            verification,
+            delegation: if state.delegation_lost_at.is_some() { "lost" } else { "unknown" },
+            delegation_check: None,
             id: state.id.as_uuid(),
             name: state.name.clone(),
             display_name: state.name.to_unicode(),
@@ -172,7 +261,7 @@ impl Domain {
             labels: state.labels.clone(),
             external_id: state.external_id.clone(),
             serial: state.serial(state.revision, platform.generation),
-            nameservers: nameservers.map(ToString::to_string).collect(),
+            nameservers,
             rrsets: state.rrsets,
             records: state.records,
             hold_until: state.hold_until,

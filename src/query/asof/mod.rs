@@ -307,7 +307,7 @@ pub async fn settings(
             state.take(&recorded, event);
         }
     }
-    Ok(StoredDomain { state: state.domain, removed: false, generation: stored.generation })
+    Ok(StoredDomain { state: state.domain, removed: false, generation: stored.generation, checked: None })
 }
 
 /// How answers were kept after a revision.

@@ -109,7 +109,7 @@ pub(super) const HOSTNAMES: &str =
 
 /// $1 domain: the rest, and how far the domain has come.
 pub(super) const REST: &str = "select d.revision, d.status, d.labels, d.external_id, d.serial_base, d.hold_until, \
-     s.cache, s.cache_epoch, s.cache_changed, c.body, c.changed from desired.domains d \
+     s.cache, s.cache_epoch, s.cache_changed, c.body, c.changed, d.disabled_by from desired.domains d \
      left join desired.sites s on s.domain_id = d.id left join desired.certificates c on c.domain_id = d.id \
      where d.id = $1";
 

@@ -4,7 +4,7 @@
 use headwater_events::dns::{OwnerKey, OwnerName, RrType};
 use headwater_events::domain::{CachePolicy, DomainState, HostnameBody};
 use headwater_events::envelope::Recorded;
-use headwater_events::event::{DomainCreated, DomainStatus, Event, Labels};
+use headwater_events::event::{DisabledBy, DomainCreated, DomainStatus, Event, Labels};
 use headwater_events::ids::Revision;
 use headwater_events::time::Timestamp;
 use serde::Deserialize;
@@ -56,7 +56,7 @@ impl AsOf {
         let created = if let Event::DomainCreated(created) = created { Some(created) } else { None };
         if let Some(created) = &created {
             settings(&mut domain, created);
-            status(&mut domain, created.status, None);
+            status(&mut domain, created.status, None, None);
         }
         let (rrsets, hostnames) = (BTreeMap::new(), BTreeMap::new());
         Self { domain, rrsets, hostnames, cache: ShownCache::default(), certificate: None, created }
@@ -71,6 +71,8 @@ impl AsOf {
         self.domain.serial_base =
             u32::try_from(row.try_get::<i64, _>(4)?).map_err(|_| AsOfError::odd("serial_base"))?;
         self.domain.hold_until = maybe_at(row, 5)?;
+        let by: Option<&str> = row.try_get(11)?;
+        self.domain.disabled_by = by.and_then(DisabledBy::from_name);
         let policy: Option<Json<CachePolicy>> = row.try_get(6)?;
         self.cache.policy = policy.map_or_else(CachePolicy::default, |Json(policy)| policy);
         self.cache.epoch = row.try_get::<Option<i64>, _>(7)?.unwrap_or(0);
@@ -99,7 +101,7 @@ impl AsOf {
     pub(super) fn forget(&mut self, key: &[u8]) -> Result<(), AsOfError> {
         match (key, &self.created) {
             (SETTINGS, Some(created)) => settings(&mut self.domain, created),
-            (STATUS, Some(created)) => status(&mut self.domain, created.status, None),
+            (STATUS, Some(created)) => status(&mut self.domain, created.status, None, None),
             (CACHE, _) => {
                 let fresh = ShownCache::default();
                 (self.cache.policy, self.cache.changed) = (fresh.policy, fresh.changed);
@@ -143,9 +145,20 @@ impl AsOf {
                 self.domain.serial_base = after.serial_base;
             }
             Event::DomainDeleted(gone) => {
-                status(&mut self.domain, DomainStatus::Deprovisioning, Some(gone.hold_until));
+                status(&mut self.domain, DomainStatus::Deprovisioning, Some(gone.hold_until), None);
             }
-            Event::DomainRestored(restored) => status(&mut self.domain, restored.status, None),
+            Event::DomainExpired(gone) => {
+                status(&mut self.domain, DomainStatus::Deprovisioning, Some(gone.expired_at), None);
+            }
+            Event::DomainRestored(restored) => {
+                status(&mut self.domain, restored.status, None, restored.disabled_by);
+            }
+            Event::DomainActivated(_) | Event::DomainEnabled(_) => {
+                status(&mut self.domain, DomainStatus::Active, None, None);
+            }
+            Event::DomainDisabled(gone) => {
+                status(&mut self.domain, DomainStatus::Disabled, None, Some(gone.by));
+            }
             Event::CertificateReplaced(put) => {
                 self.certificate = Some(ShownCertificate { body: put.after, changed: changed(recorded) });
             }
@@ -183,6 +196,11 @@ fn settings(domain: &mut DomainState, created: &DomainCreated) {
     domain.serial_base = created.serial_base;
 }
 
-fn status(domain: &mut DomainState, status: DomainStatus, hold_until: Option<Timestamp>) {
-    (domain.status, domain.hold_until) = (status, hold_until);
+fn status(
+    domain: &mut DomainState,
+    status: DomainStatus,
+    hold_until: Option<Timestamp>,
+    by: Option<DisabledBy>,
+) {
+    (domain.status, domain.hold_until, domain.disabled_by) = (status, hold_until, by);
 }

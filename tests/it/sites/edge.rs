@@ -146,6 +146,13 @@ async fn what_is_published_is_what_was_asked_for() {
     submit(&world, on("a.test", DomainCommand::Restore)).await;
     follow(&world, &edge).await;
     assert_eq!(published(&world, "a.test").await.unwrap().hostnames.len(), 2);
+    // Disabled and enabled.
+    let gone = submit(&world, on("a.test", DomainCommand::Disable)).await;
+    follow(&world, &edge).await;
+    assert_eq!(row(&world, "a.test").await.unwrap(), (gone, 10, true, None));
+    submit(&world, on("a.test", DomainCommand::Enable)).await;
+    follow(&world, &edge).await;
+    assert_eq!(published(&world, "a.test").await.unwrap().hostnames.len(), 2);
     submit(&world, unhost("a.test", "@")).await;
     submit(&world, unhost("a.test", "www")).await;
     follow(&world, &edge).await;
