@@ -18,8 +18,8 @@ use crate::edge::{
 use crate::ids::{StreamKind, TenantId};
 use crate::migration::{ImportCompareRequested, ImportCutoverRequested, ImportRequested};
 pub use crate::operation::{
-    AuditExported, CellRef, ClusterRemovalRequested, OperationError, OperationFinished, OperationRequested, OperationResult,
-    Projection, REMOVAL_KIND, UNDO_KIND, UndoRequested, Work,
+    AuditExported, CellRef, ClusterRemovalRequested, OperationError, OperationFinished, OperationRequested,
+    OperationResult, Projection, REMOVAL_KIND, UNDO_KIND, UndoRequested, Work,
 };
 pub use crate::people::{
     MemberAdded, MemberChanged, MemberRemoved, TenantCreated, TokenCreated, TokenRevoked, UserCreated,

@@ -20,6 +20,7 @@ mod load;
 mod permit;
 mod probe;
 mod record;
+mod removal;
 mod sample;
 mod spacing;
 pub mod sql;
@@ -38,6 +39,7 @@ pub use fence::serial_before;
 pub use lease::Lease;
 pub use permit::writes_ended;
 pub use probe::{TestReport, TestStep, test_cluster};
+pub use removal::remove;
 pub use stray::{Page, Stray, strays};
 
 use crate::app::App;

@@ -1,12 +1,14 @@
 //! DNS clusters (administrators): register, read, change, test, enable, disable.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use headwater_events::actor::{Resource, Verb};
 use headwater_events::admin::{AdminCommand, ClusterPatch};
-use headwater_events::event::{ClusterCreated, OperationRequested, Projection, Work};
+use headwater_events::event::{
+    ClusterCreated, ClusterRemovalRequested, OperationRequested, Projection, Work,
+};
 use headwater_events::ids::{ClusterId, OperationId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,7 +32,7 @@ use crate::query::clusters::{self, StoredCluster};
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(get, patch))
+        .routes(routes!(get, patch, delete))
         .routes(routes!(test))
         .routes(routes!(enable))
         .routes(routes!(disable))
@@ -103,6 +105,36 @@ async fn patch(
         Submitted::Done(outcome) => Ok(answer::resource(&outcome, &Cluster::from(one(&app, cluster).await?))),
         plan => Ok(plan.into_response()),
     }
+}
+
+/// Let a disabled DNS cluster go: an operation that takes away what was deployed to it, and then forgets it; zones of others
+/// stay. It is durable: where the cluster cannot be reached, repeat it when it can. With `retain=true` it is forgotten at once,
+/// and what it serves stays as it is.
+#[utoipa::path(delete, path = "/api/dns-clusters/{id}", tag = "dns-clusters",
+    params(("id" = Uuid, Path), ("retain" = Option<bool>, Query, description = "Forget it at once and touch nothing there")),
+    responses((status = 200, body = Receipt), (status = 202, body = Receipt)))]
+async fn delete(
+    State(app): State<App>,
+    IdPath(cluster): IdPath<ClusterId>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (mutation, retain) = Mutation::<NoBody>::asked(request, &app, |pairs| pairs.flag("retain")).await?;
+    if retain {
+        let command = AdminCommand::DeleteCluster { cluster, retained: true, zones: 0 };
+        return Ok(mutation.submit(&app, Command::admin(command)).await?.into_response());
+    }
+    mutation.auth.may(Verb::Write, Resource::Platform, "DNS clusters")?;
+    let name = one(&app, cluster).await?.name;
+    let operation = OperationId::from_uuid(Uuid::now_v7());
+    let requested = ClusterRemovalRequested { cluster };
+    let command = Command::admin(AdminCommand::RequestRemoval { operation, requested });
+    Ok(match mutation.submit(&app, command).await? {
+        Submitted::Plan(mut plan) => {
+            plan.targets = vec![name];
+            Submitted::Plan(plan).into_response()
+        }
+        done => done.into_response(),
+    })
 }
 
 /// Try everything that a deployment to a DNS cluster needs, and say how long each step took.

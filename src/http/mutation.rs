@@ -50,11 +50,26 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &App) -> Result<Self, Problem> {
+        Self::asked(request, state, |_| ()).await.map(|(mutation, ())| mutation)
+    }
+}
+
+impl<T: FromBody> Mutation<T> {
+    /// Reads a mutation with keys of its own in the query.
+    ///
+    /// # Errors
+    /// What is wrong with any of it.
+    pub(super) async fn asked<Q>(
+        request: Request,
+        state: &App,
+        read: impl FnOnce(&mut Pairs) -> Q,
+    ) -> Result<(Self, Q), Problem> {
         let (mut parts, body) = request.into_parts();
         let auth = Authenticated::from_request_parts(&mut parts, state).await?;
         let mut pairs = Pairs::parse(parts.uri.query())?;
         let dry_run = pairs.flag("dry_run");
         let (allow, take_over) = (guards(&mut pairs), pairs.flag("take_over"));
+        let query = read(&mut pairs);
         pairs.finish()?;
         let mut meta = Meta { take_over, ..meta(&parts, allow)? };
         let key = idempotency_key(&parts)?;
@@ -65,7 +80,7 @@ impl<T: FromBody> FromRequest<App> for Mutation<T> {
         meta.idempotency =
             key.map(|key| Idempotency { key, request: digest(&parts, sent.value.to_string(), secret) });
         let body = body::read::<T>(sent)?;
-        Ok(Self { auth, body, meta, dry_run, identity })
+        Ok((Self { auth, body, meta, dry_run, identity }, query))
     }
 }
 

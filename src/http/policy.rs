@@ -146,6 +146,7 @@ pub const RULES: &[Rule] = &[
     rule("POST", "/api/dns-clusters", Verb::Write, About::Platform),
     read("/api/dns-clusters/{id}", About::Platform),
     rule("PATCH", "/api/dns-clusters/{id}", Verb::Write, About::Platform),
+    rule("DELETE", "/api/dns-clusters/{id}", Verb::Write, About::Platform),
     rule("POST", "/api/dns-clusters/{id}/enable", Verb::Write, About::Platform),
     rule("POST", "/api/dns-clusters/{id}/disable", Verb::Write, About::Platform),
     rule("POST", "/api/dns-clusters/{id}/test", Verb::Write, About::Platform),

@@ -16,9 +16,9 @@ use super::openapi::{self, Fixed};
 use super::rate::Limiter;
 use super::{
     Problem, access_log, asof, audit, bounds, cache, cells, client, clusters, deployments, docs, domains,
-    edges, envelope, events, explain, health, hostnames, imports, lifecycle, members, operations, pdns, placement,
-    projections, revisions, rollback, rrsets, search, session, status, stream, tenants, tls, tokens, undo,
-    users, webhooks, zone, zone_import,
+    edges, envelope, events, explain, health, hostnames, imports, lifecycle, members, operations, pdns,
+    placement, projections, revisions, rollback, rrsets, search, session, status, stream, tenants, tls,
+    tokens, undo, users, webhooks, zone, zone_import,
 };
 use crate::app::App;
 

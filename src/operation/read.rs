@@ -159,6 +159,7 @@ fn with_run(row: &PgRow, mut body: Value, request: Value, state: State) -> Resul
     let phase = row.try_get::<Option<&str>, _>(19)?.unwrap_or_default();
     let phase = match &request {
         request if request["token"].is_string() => "undo",
+        request if request["cluster"].is_string() && request["projection"].is_null() => "remove",
         request if request["old"].is_string() => "answers",
         request if request["source"].is_object() || request["import"].is_string() => "import",
         _ => phase,

@@ -201,7 +201,7 @@ pub(super) fn unit(phase: &str, is_powerdns: bool) -> &'static str {
         "fold" => "events",
         "compare" => "tables",
         "undo" => "domains",
-        "import" | "answers" => "zones",
+        "import" | "answers" | "remove" => "zones",
         _ => "steps",
     }
 }

@@ -9,7 +9,7 @@ use super::undo::{self, AskedUndo};
 use crate::app::App;
 use crate::command::{Command, Meta};
 use crate::compare;
-use crate::deploy::{DeployError, Lease};
+use crate::deploy::{self, DeployError, Lease};
 use crate::import;
 use crate::import::pass::{Asked as Asking, AskedCutover};
 use crate::pace;
@@ -19,8 +19,8 @@ use headwater_events::actor::Caller;
 use headwater_events::admin::AdminCommand;
 use headwater_events::codec;
 use headwater_events::event::{
-    Event, OperationError, OperationFinished, OperationRequested, OperationResult, Projection, UNDO_KIND,
-    Work,
+    ClusterRemovalRequested, Event, OperationError, OperationFinished, OperationRequested, OperationResult,
+    Projection, REMOVAL_KIND, UNDO_KIND, Work,
 };
 use headwater_events::ids::OperationId;
 use headwater_events::migration::{COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND, ImportCompareRequested};
@@ -66,6 +66,7 @@ enum Asked {
     Import(Box<Asking>),
     Cutover(Box<AskedCutover>),
     Compare(Box<ImportCompareRequested>),
+    Removal(ClusterRemovalRequested),
 }
 
 impl Asked {
@@ -73,7 +74,7 @@ impl Asked {
     fn is_walk(&self) -> bool {
         match self {
             Self::Projection(requested) => requested.projection == Projection::Powerdns,
-            Self::Undo(_) | Self::Import(_) | Self::Cutover(_) | Self::Compare(_) => true,
+            Self::Undo(_) | Self::Import(_) | Self::Cutover(_) | Self::Compare(_) | Self::Removal(_) => true,
         }
     }
 
@@ -84,6 +85,7 @@ impl Asked {
             Self::Import(_) => IMPORT_KIND.to_owned(),
             Self::Cutover(_) => CUTOVER_KIND.to_owned(),
             Self::Compare(_) => COMPARE_KIND.to_owned(),
+            Self::Removal(_) => REMOVAL_KIND.to_owned(),
         }
     }
 
@@ -165,6 +167,7 @@ async fn due(app: &App) -> Result<Option<Due>, LaneError> {
         Ok(Event::ImportCutoverRequested(requested)) => {
             Asked::Cutover(Box::new(AskedCutover::of(id, *requested, &row)?))
         }
+        Ok(Event::ClusterRemovalRequested(requested)) => Asked::Removal(requested),
         Ok(Event::ImportCompareRequested(requested)) => Asked::Compare(requested),
         _ => return Err(LaneError::Unreadable(id)),
     };
@@ -308,6 +311,7 @@ async fn work(app: App, run: Arc<Run>, asked: Asked) -> Result<Vec<Difference>, 
         Asked::Cutover(asked) => {
             return import::cut_over(&app, &asked, &mut watch, run.as_ref()).boxed().await;
         }
+        Asked::Removal(asked) => return deploy::remove(&app, &asked, &mut watch, run.as_ref()).boxed().await,
         Asked::Compare(asked) => {
             return compare::import(&app, &asked, &mut watch, run.as_ref()).boxed().await;
         }

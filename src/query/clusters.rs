@@ -25,6 +25,8 @@ pub struct StoredCluster {
     pub nameservers: Vec<String>,
     /// Whether it is deployed to.
     pub enabled: bool,
+    /// Whether it is to go.
+    pub leaving: bool,
     /// Its revision when it was last enabled, disabled or made.
     pub revision: Revision,
     /// When it was made.
@@ -65,6 +67,7 @@ pub async fn page(
             failed_at: maybe_at(row, 10)?,
             last_error: row.try_get(11)?,
             in_service: row.try_get(12)?,
+            leaving: row.try_get(13)?,
         })
     };
     query.fetch_all(pool).await?.iter().map(read).collect()

@@ -67,7 +67,7 @@ macro_rules! cluster_columns {
     () => {
         "c.id, c.name, c.database_url_file, c.dns, c.front, c.nameservers, c.enabled, c.revision, c.created_at, \
          h.reached_at, h.failed_at, h.last_error, \
-         c.enabled and coalesce(h.reached_at > now() - interval '60 seconds', false) \
+         c.enabled and coalesce(h.reached_at > now() - interval '60 seconds', false), c.leaving \
          from desired.clusters c left join cluster_health h on h.cluster_id = c.id"
     };
 }

@@ -62,6 +62,8 @@ pub enum Phase {
     Undo,
     /// Zones of another server are taken in; counted in zones.
     Import,
+    /// Zones are taken away from a DNS cluster that goes; counted in zones.
+    Remove,
     /// Answers of servers are compared; counted in zones.
     Answers,
 }

@@ -204,8 +204,7 @@ pub(super) const TENANT_FACTS: &str = "select t.name, t.labels, t.external_id, \
       and (d.status <> 'deprovisioning' or d.hold_until > now())) from desired.tenants t where t.id = $1";
 
 /// $1 cluster (or none).
-pub(super) const CLUSTERS: &str =
-    "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false), \
+pub(super) const CLUSTERS: &str = "select count(*), coalesce(bool_or(enabled) filter (where id = $1), false), \
      coalesce(bool_or(leaving) filter (where id = $1), false), max(name) filter (where id = $1) from desired.clusters";
 
 /// $1 cluster.

@@ -14,6 +14,7 @@ pub mod lab;
 mod overtake;
 mod rebuild;
 mod reconcile;
+mod removal;
 mod render;
 #[cfg(feature = "failpoints")]
 mod replicas;

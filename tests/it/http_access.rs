@@ -103,6 +103,7 @@ pub fn matrix() -> Vec<Row> {
         ("get", "/api/dns-clusters", Value::Null, 403),
         ("post", "/api/dns-clusters", cluster(), 403),
         ("get", "/api/dns-clusters/{id}", Value::Null, 403),
+        ("delete", "/api/dns-clusters/{id}", Value::Null, 403),
         ("post", "/api/dns-clusters/{id}/enable", Value::Null, 403),
         ("post", "/api/dns-clusters/{id}/disable", Value::Null, 403),
         ("patch", "/api/dns-clusters/{id}", json!({"dns": "192.0.2.9:53"}), 403),

@@ -111,7 +111,8 @@ pub(super) fn removable(view: &AdminView, cluster: ClusterId) -> Result<(), Reje
         return Err(Reject::NotFound(format!("DNS cluster {cluster}")));
     }
     if view.enabled {
-        let detail = "the DNS cluster is enabled: disable it first, so that nothing is deployed to it".to_owned();
+        let detail =
+            "the DNS cluster is enabled: disable it first, so that nothing is deployed to it".to_owned();
         return Err(Reject::Conflict { code: "conflict", detail });
     }
     Ok(())

@@ -18,8 +18,8 @@ use crate::actor::{DomainRef, Resource, Role, Verb};
 use crate::dns::DomainName;
 use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
-    AuditExported, ClusterCreated, ClusterRemovalRequested, ClusterSettings, DeploymentFact, DnsIdentity, DriftMended, Event, Labels,
-    OperationFinished, OperationRequested, PauseScope, UndoRequested,
+    AuditExported, ClusterCreated, ClusterRemovalRequested, ClusterSettings, DeploymentFact, DnsIdentity,
+    DriftMended, Event, Labels, OperationFinished, OperationRequested, PauseScope, UndoRequested,
 };
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,

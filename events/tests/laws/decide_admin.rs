@@ -5,8 +5,8 @@ use headwater_events::admin::{AdminCommand, AdminView, Observation, Outcome, Own
 use headwater_events::dns::DomainName;
 use headwater_events::domain::Decided;
 use headwater_events::event::{
-    ClusterCreated, DnsIdentity, DriftMended, OperationFinished, OperationRequested, PauseScope, Projection,
-    Work,
+    ClusterCreated, ClusterRemovalRequested, DnsIdentity, DriftMended, OperationFinished, OperationRequested,
+    PauseScope, Projection, Work,
 };
 use headwater_events::ids::{ClusterId, OperationId, Revision, TokenId, UserId};
 use uuid::Uuid;
@@ -108,6 +108,12 @@ fn rows() -> Vec<Row> {
     let busy = || AdminView { running: Some(OPERATION), ..new() };
     let revoke = || AdminCommand::RevokeToken { user: USER, token: TOKEN, possessed: false };
     let enable = |enabled| AdminCommand::SetClusterEnabled { cluster: CLUSTER, enabled };
+    let stands = || AdminView { scope_exists: true, ..there() };
+    let forget = || AdminCommand::DeleteCluster { cluster: CLUSTER, retained: true, zones: 0 };
+    let leave = || AdminCommand::RequestRemoval {
+        operation: OPERATION,
+        requested: ClusterRemovalRequested { cluster: CLUSTER },
+    };
     let pause = |reason: &str| AdminCommand::Pause { scope: PauseScope::All, reason: reason.into() };
     let known = || AdminView { identity: Some(identity(2, 3_600, 1_209_600)), generation: 4, ..there() };
     let set = |n, refresh, expire| AdminCommand::SetDnsIdentity(identity(n, refresh, expire));
@@ -132,10 +138,19 @@ fn rows() -> Vec<Row> {
             "invalid: /database_url_file invalid_path, /dns invalid_address",
         ),
         (AdminView { clusters: 16, ..new() }, cluster("/x", "192.0.2.1:53"), "invalid: too_many_clusters"),
-        (there(), enable(true), "4: dns_cluster.enabled"),
-        (there(), enable(false), "unchanged at 3"),
-        (AdminView { enabled: true, ..there() }, enable(false), "4: dns_cluster.disabled"),
+        (stands(), enable(true), "4: dns_cluster.enabled"),
+        (stands(), enable(false), "unchanged at 3"),
+        (AdminView { enabled: true, ..stands() }, enable(false), "4: dns_cluster.disabled"),
         (new(), enable(true), "not found"),
+        // One that is gone still has a stream; one that is to go is enabled never again.
+        (there(), enable(true), "not found"),
+        (AdminView { leaving: true, ..stands() }, enable(true), "conflict: conflict"),
+        (stands(), forget(), "4: dns_cluster.deleted"),
+        (AdminView { enabled: true, ..stands() }, forget(), "conflict: conflict"),
+        (there(), forget(), "not found"),
+        (AdminView { scope_exists: true, ..new() }, leave(), "1: dns_cluster.removal_requested"),
+        (AdminView { scope_exists: true, enabled: true, ..new() }, leave(), "conflict: conflict"),
+        (new(), leave(), "not found"),
         (there(), pause("maintenance"), "4: deployments.paused"),
         (AdminView { paused: true, ..there() }, pause("maintenance"), "unchanged at 3"),
         (AdminView { scope_exists: false, ..there() }, pause("x"), "invalid: /id not_found"),
@@ -238,7 +253,8 @@ fn events_of_targets_and_operations_name_whom_they_concern() {
     let ended = AdminView { operation_terminal: true, ..there() };
     assert_eq!(told(&decide(&ended, &finish, &system, OPERATION)), "unchanged at 3");
     let enable = AdminCommand::SetClusterEnabled { cluster: CLUSTER, enabled: true };
-    let Ok(Decided::Changed(decision)) = decide(&there(), &enable, &system, OPERATION) else {
+    let there = AdminView { scope_exists: true, ..there() };
+    let Ok(Decided::Changed(decision)) = decide(&there, &enable, &system, OPERATION) else {
         panic!("refused")
     };
     assert_eq!((decision.operation, decision.events[0].operation), (Some(OPERATION), Some(OPERATION)));

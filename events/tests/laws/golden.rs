@@ -249,6 +249,8 @@ fn target_samples() -> Vec<Event> {
         }),
         Event::ClusterUpdated(Change { before: reached("192.0.2.1:53"), after: reached("192.0.2.3:53") }),
         Event::ClusterEnabled(Nothing {}),
+        Event::ClusterDeleted(ClusterDeleted { name: "dns-1".into(), retained: false, zones: 1_200 }),
+        Event::ClusterRemovalRequested(ClusterRemovalRequested { cluster: ClusterId::from_uuid(id(5)) }),
         Event::ClusterDisabled(Nothing {}),
         Event::DeploymentRendered(fact(None)),
         Event::DeploymentRejected(fact(Some("CNAME and other data"))),

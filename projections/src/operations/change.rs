@@ -126,7 +126,7 @@ pub struct Touched {
     pub operations: BTreeSet<OperationId>,
     /// Rows of verified revisions.
     pub verified: BTreeSet<(DomainId, ClusterId)>,
-    /// Targets.
+    /// Targets; those that are not there any more have gone.
     pub targets: BTreeSet<ClusterId>,
 }
 
@@ -147,6 +147,10 @@ impl Board {
             Event::ClusterCreated(created) => {
                 let target = Target { name: created.name.clone(), enabled: created.enabled };
                 self.targets.insert(cluster, target);
+                self.touched.targets.insert(cluster);
+            }
+            Event::ClusterDeleted(_) => {
+                self.targets.remove(&cluster);
                 self.touched.targets.insert(cluster);
             }
             Event::ClusterEnabled(_) => self.set_enabled(cluster, true, e.at),

@@ -54,5 +54,12 @@ pub(super) const PUT_TARGETS: &str = "insert into operations.targets as t (clust
      select * from unnest($1::uuid[], $2::text[], $3::boolean[]) \
      on conflict (cluster_id) do update set name = excluded.name, enabled = excluded.enabled";
 
+/// $1 clusters that are no more.
+pub(super) const DROP_TARGETS: &str = "delete from operations.targets where cluster_id = any($1)";
+
+/// $1 clusters that are no more.
+pub(super) const DROP_VERIFIED: &str = "delete from operations.verified where cluster_id = any($1)";
+
 /// Every statement, for the test that prepares them.
-pub const ALL: &[&str] = &[TARGETS, OPERATIONS, VERIFIED, BEGIN, UPDATE, PUT_VERIFIED, PUT_TARGETS];
+pub const ALL: &[&str] =
+    &[TARGETS, OPERATIONS, VERIFIED, BEGIN, UPDATE, PUT_VERIFIED, PUT_TARGETS, DROP_TARGETS, DROP_VERIFIED];

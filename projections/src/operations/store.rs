@@ -61,6 +61,12 @@ pub(super) async fn save(transaction: &mut PgConnection, board: &Board) -> Resul
             .execute(&mut *transaction)
             .await?;
     }
+    let gone: Vec<_> = board.touched.targets.iter().filter(|id| !board.targets.contains_key(*id)).collect();
+    if !gone.is_empty() {
+        let gone: Vec<_> = gone.into_iter().map(|id| id.as_uuid()).collect();
+        sqlx::query(sql::DROP_VERIFIED).bind(&gone).execute(&mut *transaction).await?;
+        sqlx::query(sql::DROP_TARGETS).bind(&gone).execute(&mut *transaction).await?;
+    }
     let targets: Vec<_> =
         board.touched.targets.iter().filter_map(|id| board.targets.get(id).map(|t| (id, t))).collect();
     if !targets.is_empty() {

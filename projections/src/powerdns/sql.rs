@@ -93,6 +93,16 @@ pub const LEDGER_SET: &str = "update hw_zones z set domain_id = n.id, log_id = $
 pub const LEDGER_RELEASE: &str = "insert into hw_zones (name, domain_id, log_id, released) values ($1, $2, $3, true) \
      on conflict (name) do update set released = true";
 
+/// How many zones were written here.
+pub const LEDGER_COUNT: &str = "select count(*) from hw_zones";
+
+/// $1 how many: zones that were written here are taken away, with all that is said of them. One that was never there, or
+/// was taken off, may be somebody else's by now.
+pub const LEDGER_TAKE_AWAY: &str = "with gone as (delete from hw_zones where name in \
+       (select name from hw_zones order by name limit $1) returning name, present), \
+     zones as (delete from domains d using gone g where g.present and d.name = g.name) \
+     select name from gone";
+
 /// $1 zone, $2 checksum.
 pub const LEDGER_CHECKSUM: &str = "update hw_zones set checksum = $2 where name = $1";
 
@@ -178,6 +188,8 @@ pub const ALL_TARGET: &[&str] = &[
     LEDGER_SET,
     LEDGER_RELEASE,
     LEDGER_CHECKSUM,
+    LEDGER_COUNT,
+    LEDGER_TAKE_AWAY,
     DOMAINS_PUT,
     DOMAINS_IDS,
     DOMAINS_DELETE,

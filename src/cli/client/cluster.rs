@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use reqwest::Method;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -64,6 +65,22 @@ The file with the URL of its database is read by the server, so it must be there
     #[command(after_help = "Examples:
   headwater cluster disable dns-1 --note 'new disks'")]
     Disable(Named),
+    /// Lets a disabled cluster go: takes away what was deployed to it, then forgets it
+    #[command(after_help = "Examples:
+  headwater cluster disable dns-3 && headwater cluster delete dns-3
+  headwater cluster delete dns-3 --retain --note 'the hosts are gone'
+
+It must be disabled. Zones of others stay there. With --retain it is forgotten at once, and serves on what it has.")]
+    Delete {
+        /// Its id or name
+        cluster: String,
+        /// Forgets it at once and touches nothing there
+        #[arg(long)]
+        retain: bool,
+        /// How it is changed.
+        #[command(flatten)]
+        change: Change,
+    },
     /// Compares every zone of a cluster with the log and puts right what differs; zones of others stay
     #[command(after_help = "Examples:
   headwater cluster reconcile dns-1
@@ -127,6 +144,12 @@ pub async fn run(console: &Console, command: ClusterCommand) -> Result<()> {
         ClusterCommand::Test(named) => test(console, named).await,
         ClusterCommand::Enable(named) => switch(console, named, "enable").await,
         ClusterCommand::Disable(named) => switch(console, named, "disable").await,
+        ClusterCommand::Delete { cluster, retain, change } => {
+            let id = id_of(console, &cluster).await?;
+            let call = Call::new(Method::DELETE, &["dns-clusters", &id])?;
+            let call = if retain { call.query("retain", true) } else { call };
+            carry_out(console, call, &change, Say::Did(&cluster, "deleted")).await
+        }
         ClusterCommand::Reconcile { cluster, no_wait, common } => {
             reconcile(console, &cluster, no_wait, common).await
         }

@@ -119,7 +119,7 @@ pub struct Cluster {
     front: Option<String>,
     /// The names under which it is delegated to.
     nameservers: Vec<String>,
-    /// `enabled` or `disabled`.
+    /// `enabled`, `disabled`, or `leaving`: it goes when nothing that was deployed to it is left there.
     state: &'static str,
     /// Enabled, and reached within the last minute.
     in_service: bool,
@@ -145,7 +145,11 @@ impl From<StoredCluster> for Cluster {
             dns: stored.dns,
             front: stored.front,
             nameservers: stored.nameservers,
-            state: if stored.enabled { "enabled" } else { "disabled" },
+            state: match (stored.enabled, stored.leaving) {
+                (true, _) => "enabled",
+                (false, true) => "leaving",
+                (false, false) => "disabled",
+            },
             in_service: stored.in_service,
             reached_at: stored.reached_at,
             failed_at: stored.failed_at,

@@ -100,6 +100,7 @@ async fn nothing_is_served_before_the_proof() {
         labels: Default::default(),
         external_id: None,
         rrsets: Vec::new(),
+        serial_floor: None,
     };
     lab.submit(Command::CreateDomain(create)).await.unwrap();
     lab.put(ZONE, "www", RrType::A, &["192.0.2.1"]).await;
