@@ -7,7 +7,7 @@ use super::row::odd;
 use super::{edge, lock, member, past, people, rights, row, sites, sql, webhooks};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
-use headwater_events::admin::{AdminCommand, AdminView};
+use headwater_events::admin::{AdminCommand, AdminView, OwnedDomain};
 use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, Ttl};
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
 use headwater_events::edge::{EdgeCommand, Endpoints};
@@ -397,9 +397,7 @@ async fn admin(
         | AdminCommand::AddDomainMember { .. }
         | AdminCommand::RemoveDomainMember { .. } => member::view(connection, command, &mut view).await?,
         AdminCommand::RecordDelegation { domain, .. } => {
-            let query = sqlx::query_scalar(sql::DELEGATION_LOST).bind(domain.id.as_uuid());
-            view.delegation_lost =
-                query.bind(domain.tenant.as_uuid()).fetch_optional(&mut *connection).await?;
+            view.delegation_lost = delegation_lost(connection, domain).await?;
         }
         AdminCommand::RevokeToken { user, token, .. } => {
             let query = sqlx::query_scalar(sql::TOKEN_ACTIVE).bind(token.as_uuid()).bind(user.as_uuid());
@@ -483,6 +481,14 @@ fn cluster_settings(row: &PgRow) -> Result<ClusterSettings, sqlx::Error> {
         front: row.try_get(2)?,
         nameservers: names.iter().filter_map(|name| DomainName::parse(name).ok()).collect(),
     })
+}
+
+async fn delegation_lost(
+    connection: &mut PgConnection,
+    domain: &OwnedDomain,
+) -> Result<Option<bool>, sqlx::Error> {
+    let query = sqlx::query_scalar(sql::DELEGATION_LOST).bind(domain.id.as_uuid());
+    query.bind(domain.tenant.as_uuid()).fetch_optional(connection).await
 }
 
 async fn pause(

@@ -119,18 +119,7 @@ pub fn decide(
         AdminCommand::Pause { scope, reason } | AdminCommand::Resume { scope, reason } => {
             platform::pause(view, command, scope, reason)
         }
-        AdminCommand::RecordDelegation { lost, detail, .. } => {
-            let detail = detail.clone();
-            match (view.delegation_lost, *lost) {
-                (Some(false), true) => {
-                    plain(view, command, vec![Event::DelegationLost(DelegationLost { detail })])
-                }
-                (Some(true), false) => {
-                    plain(view, command, vec![Event::DelegationRestored(DelegationRestored { detail })])
-                }
-                _ => unchanged,
-            }
-        }
+        AdminCommand::RecordDelegation { lost, detail, .. } => delegation(view, command, *lost, detail),
         AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
         AdminCommand::RequestOperation { operation, requested } => {
             operation::request(view, command, *operation, requested)
@@ -231,6 +220,17 @@ fn account(view: &AdminView, command: &AdminCommand, caller: &Caller) -> Result<
         }
         _ => unchanged,
     }
+}
+
+/// Notes that a domain is delegated here no longer, or again; what is known already is no event.
+fn delegation(view: &AdminView, command: &AdminCommand, lost: bool, detail: &str) -> Result<Decided, Reject> {
+    let detail = detail.to_owned();
+    let event = match (view.delegation_lost, lost) {
+        (Some(false), true) => Event::DelegationLost(DelegationLost { detail }),
+        (Some(true), false) => Event::DelegationRestored(DelegationRestored { detail }),
+        _ => return Ok(Decided::Unchanged { revision: view.revision }),
+    };
+    plain(view, command, vec![event])
 }
 
 pub(super) fn refuse(faults: Vec<Fault>) -> Result<(), Reject> {

@@ -131,21 +131,13 @@ impl Past {
                 self.settings.get_or_insert_with(|| e.before.clone());
             }
             // Not restored, but told: see `not_restored`.
-            Event::DomainDeleted(e) => {
-                self.status.get_or_insert(e.before);
-            }
-            Event::DomainRestored(_) => {
-                self.status.get_or_insert(DomainStatus::Deprovisioning);
-            }
+            Event::DomainDeleted(e) => self.was(e.before),
+            Event::DomainRestored(_) => self.was(DomainStatus::Deprovisioning),
             Event::DomainActivated(_) | Event::DomainExpired(_) => {
-                self.status.get_or_insert(DomainStatus::PendingVerification);
+                self.was(DomainStatus::PendingVerification);
             }
-            Event::DomainDisabled(e) => {
-                self.status.get_or_insert(e.before);
-            }
-            Event::DomainEnabled(_) => {
-                self.status.get_or_insert(DomainStatus::Disabled);
-            }
+            Event::DomainDisabled(e) => self.was(e.before),
+            Event::DomainEnabled(_) => self.was(DomainStatus::Disabled),
             Event::PurgeRequested(e) => {
                 self.epoch.get_or_insert(e.before);
             }
@@ -205,6 +197,10 @@ impl Past {
             | Event::WebhookReplayed(_)
             | Event::WebhookDeleted(_) => {}
         }
+    }
+
+    fn was(&mut self, status: DomainStatus) {
+        self.status.get_or_insert(status);
     }
 
     fn rrset(&mut self, owner: &OwnerName, rrtype: RrType, before: Option<&RrSetBody>) {

@@ -13,6 +13,9 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const OURS: &str = "ns1.example.net";
 
+/// A domain, what each server of its parent says, and what is made of it: proven, or a result and a part of its detail.
+type Row = (&'static str, [Says; 2], Result<(), (&'static str, &'static str)>);
+
 async fn lab() -> (World, TestApi) {
     let world = World::start().await;
     let api = TestApi::start(&world.config()).await;
@@ -48,7 +51,7 @@ async fn a_delegation_proves_a_domain_where_every_server_that_answers_says_so() 
     let silent = || [Says::Nothing, Says::Nothing];
     let both = |zone: &str, to: &[&str]| [referral(zone, to), referral(zone, to)];
     let large = |zone: &str| Says::Large(Box::new(referral(zone, &[OURS])));
-    let rows: Vec<(&str, [Says; 2], Result<(), (&str, &str)>)> = vec![
+    let rows: Vec<Row> = vec![
         ("ours.test", both("ours.test", &[OURS]), Ok(())),
         ("mixed.test", both("mixed.test", &[OURS, OTHERS[0]]), Ok(())),
         ("one.test", [referral("one.test", &["NS2.example.net"]), Says::Nothing], Ok(())),
