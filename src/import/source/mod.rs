@@ -85,7 +85,7 @@ pub enum Source {
     /// The API of a PowerDNS.
     Api(api::Api),
     /// A primary.
-    Axfr(axfr::Primary),
+    Axfr(Box<axfr::Primary>),
 }
 
 impl Source {
@@ -103,7 +103,7 @@ impl Source {
                 Self::Api(api::Api::open(url, api_key_file, server)?)
             }
             ImportSource::Axfr { primary, zones, tsig } => {
-                Self::Axfr(axfr::Primary::open(*primary, zones, tsig.as_ref())?)
+                Self::Axfr(Box::new(axfr::Primary::open(*primary, zones, tsig.as_ref())?))
             }
         })
     }
