@@ -278,7 +278,7 @@ async fn fill(pool: &PgPool, zones: usize) {
             record("www", "A", "192.0.2.1"),
             record("www", "A", "192.0.2.11"),
             record("ftp", "CNAME", "www.Z"),
-            record("mail", "MX", "10 www.Z"),
+            record("mail", "MX", if n % KINDS == 5 { "10 mail.example.net" } else { "10 www.Z" }),
         ];
         for (owner, rrtype, content, ttl, disabled) in common.into_iter().chain(special(n)) {
             let owner = match owner.as_str() {
