@@ -157,9 +157,10 @@ pub(super) async fn one(
         let why = "it lists zones for secondaries, and answers nobody: catalogs are not carried";
         return Ok(Some(refused(listed, Refused::whole("catalog", why))));
     }
-    let is_same = known
-        .is_some_and(|known| known.base.is_some() && known.marker.is_some() && known.marker == listed.marker);
-    if is_same && !whole && known.is_some_and(|known| known.outcome != Outcome::Missing) {
+    let is_same = |known: &Line| {
+        known.marker.is_some() && known.marker == listed.marker && known.outcome != Outcome::Missing
+    };
+    if work.is_followed() && !whole && known.is_some_and(is_same) {
         return Ok(None);
     }
     let Some(tenant) = work.requested.tenants.of(&listed.account) else {

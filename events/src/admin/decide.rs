@@ -130,13 +130,8 @@ pub fn decide(
         AdminCommand::RequestUndo { operation, requested } => {
             operation::request_undo(view, command, *operation, requested)
         }
-        AdminCommand::RequestImport { operation, requested } => {
-            let requested = Event::ImportRequested(requested.clone());
-            operation::begun(view, command, *operation, requested)
-        }
-        AdminCommand::RequestCutover { operation, requested } => {
-            let requested = Event::ImportCutoverRequested(requested.clone());
-            operation::begun(view, command, *operation, requested)
+        AdminCommand::RequestImport { .. } | AdminCommand::RequestCutover { .. } => {
+            operation::request_import(view, command)
         }
         AdminCommand::RequestCompare { operation, requested } => {
             let requested = Event::ImportCompareRequested(requested.clone());

@@ -42,8 +42,21 @@ pub(super) fn request_undo(
     begun(view, command, operation, Event::UndoRequested(requested.clone()))
 }
 
+/// Zones of another server that are to be taken in, or the end of that.
+pub(super) fn request_import(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> {
+    match command {
+        AdminCommand::RequestImport { operation, requested } => {
+            begun(view, command, *operation, Event::ImportRequested(requested.clone()))
+        }
+        AdminCommand::RequestCutover { operation, requested } => {
+            begun(view, command, *operation, Event::ImportCutoverRequested(requested.clone()))
+        }
+        _ => Ok(Decided::Unchanged { revision: view.revision }),
+    }
+}
+
 /// The first event of an operation's own stream.
-pub(super) fn begun(
+fn begun(
     view: &AdminView,
     command: &AdminCommand,
     operation: OperationId,

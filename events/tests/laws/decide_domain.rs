@@ -59,6 +59,35 @@ fn a_domain_begins_with_what_it_holds() {
     }
 }
 
+/// Above what was served here and above what is served elsewhere, whichever is later (RFC 1982).
+#[test]
+fn serials_of_a_zone_that_moves_here_go_on() {
+    let base = |last_serial: Option<u32>, serial_floor: Option<u32>| {
+        let view = NameView { last_serial, ..free() };
+        let create_it = CreateDomain { serial_floor, ..creation("example.com") };
+        let with = With { caller: user(TENANT), ..With::default() };
+        match create(&view, &create_it, &with.context()) {
+            Ok(Decided::Changed(decision)) => match &decision.events[0].event {
+                headwater_events::event::Event::DomainCreated(created) => created.serial_base,
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    for (here, there, then) in [
+        (None, None, 1),
+        (None, Some(2_026_013_101), 2_026_013_102),
+        (None, Some(u32::MAX), 0),
+        (Some(7), None, 8),
+        (Some(7), Some(6), 8),
+        (Some(7), Some(9), 10),
+        (Some(u32::MAX), Some(3), 4),
+        (Some(3), Some(u32::MAX), 4),
+    ] {
+        assert_eq!(base(here, there), then, "{here:?} {there:?}");
+    }
+}
+
 #[test]
 fn a_name_has_one_holder() {
     use DomainStatus::{Active, Deprovisioning};

@@ -27,8 +27,15 @@ impl Following {
         }
         let (id, report) = here.import(&source(&old), json!({"mode": "follow", "follow_seconds": 1})).await;
         assert_eq!(outcomes(&report), [("imported", 4)].into(), "{report:#?}");
-        assert_eq!(here.shown(id).await["state"], "following");
-        Self { old, here, id }
+        let it = Self { old, here, id };
+        it.stands("following").await;
+        it
+    }
+
+    /// Waits until the import stands so: what ends an operation in the log is shown a little later.
+    async fn stands(&self, state: &str) {
+        let now = || async { self.here.shown(self.id).await["state"].clone() };
+        eventually(state, now, |now| now == state).await;
     }
 
     /// What an A record of a zone is here.
@@ -117,8 +124,7 @@ async fn what_changes_at_a_database_arrives_and_what_others_changed_stays() {
     let end = it.cut_over(json!({})).await;
     assert_eq!(end["state"], "succeeded", "{end}");
     assert_eq!(it.value("z000.test", "www").await, json!(["192.0.2.11", "192.0.2.80"]));
-    let shown = it.here.shown(it.id).await;
-    assert_eq!(shown["state"], "cut_over", "{shown}");
+    it.stands("cut_over").await;
     it.old.sql("update records set content = '192.0.2.81' where name = 'www.z000.test' and content = '192.0.2.80'").await;
     let due = "select count(*) from imports where following";
     assert_eq!(sqlx::query_scalar::<_, i64>(due).fetch_one(&it.here.api.app.pool).await.unwrap(), 0);
@@ -170,9 +176,8 @@ async fn a_source_that_is_gone_can_be_let_go_of() {
         (&json!("failed"), &json!("source_unusable")),
         "{end}"
     );
-    let state = || async { it.here.shown(it.id).await["state"].clone() };
-    eventually("it is followed on", state, |state| state == "following").await;
+    it.stands("following").await;
     let end = it.cut_over(json!({"without_last_look": true})).await;
     assert_eq!(end["state"], "succeeded", "{end}");
-    assert_eq!(it.here.shown(it.id).await["state"], "cut_over");
+    it.stands("cut_over").await;
 }

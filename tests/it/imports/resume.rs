@@ -60,9 +60,9 @@ async fn killed_on_the_way_it_goes_on() {
     for (point, nth) in [
         ("import.before_zone", 3),
         ("import.after_zone", 20),
-        ("import.before_report", 2),
+        ("import.before_report", 1),
         ("import.after_report", 1),
-        ("operation.after_save", 2),
+        ("operation.after_save", 1),
         ("operation.before_finish", 1),
     ] {
         let api = TestApi::start("").await;

@@ -105,7 +105,7 @@ async fn every_kind_of_zone_is_served_as_it_was() {
     let (_stack, new) = serving(&importing).await;
     let (id, report) = importing.import(&old.database(), json!({})).await;
     assert_eq!(outcomes(&report), [("imported", 190), ("refused", 10)].into(), "{:?}", bad(&report));
-    let operation = importing.api.get(&format!("/api/operations/{id}")).await.expect(200).json();
+    let operation = importing.api.get(&format!("/api/operations/{id}?wait=20")).await.expect(200).json();
     assert_eq!(operation["progress"], json!({"done": ZONES, "total": ZONES, "unit": "zones"}), "{operation}");
     assert_eq!((&operation["kind"], &operation["lane"]), (&json!("import"), &json!("bulk_maintenance")));
 
@@ -168,12 +168,14 @@ async fn told(
     assert_eq!(left(8), ["comment_author"]);
     assert_eq!(left(10), ["dnssec_keys"]);
     assert_eq!(left(11), ["secondary"]);
+    assert_eq!(left(12), ["record z012.test ALIAS"]);
     assert_eq!(left(13), ["record lua.z013.test LUA"]);
     assert_eq!(left(14), ["record www.elsewhere.test A"]);
     assert_eq!(left(18), ["metadata ALSO-NOTIFY"]);
     let faults = report[&old::name(FAULTY)]["faults"].as_array().unwrap();
     assert_eq!((faults.len(), &faults[0]["record"]), (1, &json!("bad TXT")), "{faults:?}");
-    let shown = importing.shown(id).await;
+    let done = || async { importing.shown(id).await };
+    let shown = eventually("it is done", done, |shown| shown["state"] == "done").await;
     assert_eq!((&shown["state"], &shown["outcomes"]["imported"]), (&json!("done"), &json!(190)), "{shown}");
     assert_eq!(shown["not_carried"][0]["name"], old::TSIG_NAME);
     let held = importing.held().await;
