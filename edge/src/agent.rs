@@ -18,6 +18,7 @@ use crate::connect::ensure_control;
 use crate::control::{Control, ControlError};
 use crate::deliver::{DeliverError, Delivery};
 use crate::disk;
+use crate::enrol;
 use crate::identity::Identity;
 use crate::inspect::{Census, Suspect, inspect_loop};
 use crate::layout::Layout;
@@ -279,6 +280,7 @@ type Failure = (&'static str, String);
 fn deliver_once(shared: &Shared, delivery: &mut Delivery, told: &mut Told) -> Result<(), Failure> {
     attend(shared, delivery);
     let of = |error: &ControlError| (error.code(), error.to_string());
+    told.has_gap |= enrol::take_over(shared, delivery);
     let identity = Arc::clone(&delivery.identity);
     ensure_control(shared, &identity).map_err(|error| of(&error))?;
     let control =

@@ -59,6 +59,11 @@ impl Builder {
         Self { identity, opened: None, budget }
     }
 
+    /// How large an artifact may be.
+    pub fn budget(&self) -> ArtifactBudget {
+        self.budget
+    }
+
     /// Builds a domain from its artifact.
     ///
     /// # Errors
@@ -104,7 +109,7 @@ impl Builder {
         let cannot = |what: &dyn std::fmt::Display| Refusal::new("key_sealed", what.to_string());
         let sealed = sealed.ok_or_else(|| cannot(&"there is no content key"))?;
         if self.opened.as_ref().is_none_or(|(have, _)| have != sealed) {
-            let opened = self.identity.sealing.open(sealed, self.identity.edge);
+            let opened = self.identity.open(sealed);
             self.opened = Some((sealed.clone(), opened.map_err(|error| cannot(&error))?));
         }
         if let Some((_, content_key)) = &self.opened {

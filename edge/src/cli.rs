@@ -9,10 +9,11 @@ use headwater_edge_wire::ids::EdgeId;
 use headwater_edge_wire::secret::SecretBytes;
 use headwater_edge_wire::token::BootstrapToken;
 
+use crate::enrol::{self, Enrolled};
 use crate::layout::Layout;
 use crate::settings::Settings;
 use crate::status::Status;
-use crate::{agent, disk, identity, verify};
+use crate::{agent, disk, verify};
 
 /// The environment variable that may hold the bootstrap token.
 pub const TOKEN_VARIABLE: &str = "HEADWATER_EDGE_TOKEN";
@@ -138,9 +139,14 @@ fn enroll(
     let token = BootstrapToken::parse(&token)?;
     let layout = Layout::new(&settings.state_dir);
     disk::make_dir(layout.root(), disk::PASSABLE_DIR)?;
-    let identity = identity::Identity::create(&layout, edge, control)?;
-    identity::keep_token(&layout, &token.to_text())?;
-    say(&format!("edge {} is ready to register; start it: headwater-edge run", identity.edge));
+    let said = match enrol::enrol(&layout, edge, control, &token.to_text())? {
+        Enrolled::First => "is ready to register; start it: headwater-edge run",
+        Enrolled::Again => {
+            "is ready to register anew, with other keys: its agent does so by itself, or start it: headwater-edge run"
+        }
+        Enrolled::Before => "has registered with this token before: nothing is changed",
+    };
+    say(&format!("edge {edge} {said}"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use headwater_edge_wire::ids::{Epoch, Sequence};
 use headwater_edge_wire::protocol::RegisterRequest;
+use headwater_edge_wire::secret::SecretBytes;
 use headwater_edge_wire::time::Timestamp;
 use headwater_edge_wire::token::{AuthorityFingerprint, BootstrapToken};
 use headwater_edge_wire::verify::Pins;
@@ -41,7 +42,7 @@ pub(crate) fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Reg
     let file = RegistrationFile::new(&shared.layout);
     let (known, bad) = file.read(&identity.state_key);
     bad.iter().for_each(|path| shared.damaged(&shared.layout.name(path), None));
-    let url = shared.settings.control.url.clone().unwrap_or_else(|| identity.control.clone());
+    let url = url_of(shared, identity);
     let due = known.as_ref().is_none_or(|known| {
         let spread = u64::from_be_bytes(
             *blake3::hash(identity.csr.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 8]),
@@ -71,15 +72,7 @@ pub(crate) fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Reg
                 route: "POST /register",
                 detail: "this edge has neither a certificate nor a token: enroll it with a new token".into(),
             })?;
-            let parsed = BootstrapToken::parse(&token);
-            let authority = parsed.map_err(|error| ControlError::Untrusted(error.to_string()))?.authority();
-            let control = Control::new(
-                &url,
-                &configured_trust(shared)?.unwrap_or(Trust::Fingerprint(authority)),
-                None,
-            )?;
-            let registration = register(&control, identity, Some(token))?;
-            let registration = keep(&file, identity, registration)?;
+            let registration = keep(&file, identity, register_with(shared, identity, token)?)?;
             identity::forget_token(&shared.layout);
             *lock(&shared.control) = None;
             registration
@@ -91,6 +84,23 @@ pub(crate) fn ensure_control(shared: &Shared, identity: &Identity) -> Result<Reg
     }
     shared.status().identity_until = Some(registration.answer.not_after);
     Ok(registration)
+}
+
+fn url_of(shared: &Shared, identity: &Identity) -> String {
+    shared.settings.control.url.clone().unwrap_or_else(|| identity.control.clone())
+}
+
+/// Registers with a token, which tells whom to believe.
+pub(crate) fn register_with(
+    shared: &Shared,
+    identity: &Identity,
+    token: SecretBytes,
+) -> Result<Registration, ControlError> {
+    let parsed = BootstrapToken::parse(&token);
+    let authority = parsed.map_err(|error| ControlError::Untrusted(error.to_string()))?.authority();
+    let trust = configured_trust(shared)?.unwrap_or(Trust::Fingerprint(authority));
+    let control = Control::new(&url_of(shared, identity), &trust, None)?;
+    register(&control, identity, Some(token))
 }
 
 fn keep(
@@ -107,7 +117,7 @@ fn keep(
 fn register(
     control: &Control,
     identity: &Identity,
-    token: Option<headwater_edge_wire::secret::SecretBytes>,
+    token: Option<SecretBytes>,
 ) -> Result<Registration, ControlError> {
     let request = RegisterRequest {
         edge: identity.edge,

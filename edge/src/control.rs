@@ -47,6 +47,8 @@ pub enum ControlError {
         route: &'static str,
         /// The status.
         status: u16,
+        /// The stable name of why.
+        problem: String,
         /// What it said.
         detail: String,
     },
@@ -75,6 +77,11 @@ pub enum ControlError {
 }
 
 impl ControlError {
+    /// Whether a token is good for nothing any more.
+    pub fn is_token_refused(&self) -> bool {
+        matches!(self, Self::Status { status: 403, problem, .. } if problem == "token_refused")
+    }
+
     /// The stable name of the reason.
     pub fn code(&self) -> &'static str {
         match self {
@@ -260,10 +267,11 @@ fn send(route: &'static str, request: RequestBuilder) -> Result<Response, Contro
     if let (Some(epoch), Some(head)) = (number(AHEAD_EPOCH), number(AHEAD_HEAD)) {
         return Err(ControlError::Ahead { epoch, head });
     }
-    let said = problem.as_ref().and_then(|problem| problem.get("detail").or_else(|| problem.get("title")));
-    let detail = said.and_then(serde_json::Value::as_str).unwrap_or_default();
-    let detail = detail.chars().filter(|c| !c.is_control()).take(300).collect();
-    Err(ControlError::Status { route, status: status.as_u16(), detail })
+    let said = |name| problem.as_ref().and_then(|problem| problem.get(name)?.as_str()).unwrap_or_default();
+    let detail = if said("detail").is_empty() { said("title") } else { said("detail") };
+    let plain = |text: &str| text.chars().filter(|c| !c.is_control()).take(300).collect();
+    let (problem, detail) = (plain(said("code")), plain(detail));
+    Err(ControlError::Status { route, status: status.as_u16(), problem, detail })
 }
 
 fn bounded(route: &'static str, response: Response, max: u64) -> Result<Vec<u8>, ControlError> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use headwater_edge_wire::ids::EdgeId;
 use headwater_edge_wire::protocol::RegisterAnswer;
-use headwater_edge_wire::seal::{SealingPrivateKey, SealingPublicKey};
+use headwater_edge_wire::seal::{
+    ContentKey, SealError, SealedContentKey, SealingPrivateKey, SealingPublicKey,
+};
 use headwater_edge_wire::secret::{SecretArray, SecretBytes};
 use headwater_edge_wire::time::Timestamp;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
@@ -21,6 +23,12 @@ use crate::twin::Twin;
 const IDENTITY_MAX_BYTES: u64 = 64 << 10;
 const TOKEN_MAX_BYTES: u64 = 4 << 10;
 const FILES: [&str; 2] = ["identity.a", "identity.b"];
+/// Sealing keys that are kept after they were replaced. One is enough once everything was fetched anew.
+const FORMER_MAX_COUNT: usize = 3;
+
+/// What tells that a token was used.
+const USED: &str = "token.used";
+const USED_LABEL: &str = "headwater 2026-11 edge token used v1";
 
 /// Why there is no identity.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +46,10 @@ pub enum IdentityError {
     #[error("the identity of this edge cannot be read, both copies are damaged: enroll it anew")]
     Damaged,
     /// Another edge's.
-    #[error("this state directory belongs to edge {have}, not to {want}")]
+    #[error(
+        "this state directory belongs to edge {have}, not to {want}: to make this host another edge, stop the agent and \
+         its cells (headwater-edge stop-cells) and remove the directory"
+    )]
     OtherEdge {
         /// Whose it is.
         have: EdgeId,
@@ -59,6 +70,8 @@ pub struct Identity {
     pub sealing_public: SealingPublicKey,
     /// What opens the content key.
     pub sealing: SealingPrivateKey,
+    /// What opened those before, the newest first.
+    pub former: Vec<SealingPrivateKey>,
     /// The key of the identity, as PEM.
     pub key_pem: SecretBytes,
     /// What authenticates the agent's own files.
@@ -67,10 +80,10 @@ pub struct Identity {
     pub damage: Vec<PathBuf>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// The keys of an identity, and what asks for its certificate.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
-    edge: EdgeId,
+struct Keys {
     control: String,
     csr: String,
     sealing_public: SealingPublicKey,
@@ -78,25 +91,15 @@ struct Stored {
     key: String,
 }
 
-impl Drop for Stored {
+impl Drop for Keys {
     fn drop(&mut self) {
         self.sealing.zeroize();
         self.key.zeroize();
     }
 }
 
-impl Identity {
-    /// Makes keys for an edge, durably, or gives back those that it has.
-    ///
-    /// # Errors
-    /// When the directory is another edge's, or nothing can be written.
-    pub fn create(layout: &Layout, edge: EdgeId, control: &str) -> Result<Self, IdentityError> {
-        match Self::load(layout) {
-            Ok(found) if found.edge == edge => return Ok(found),
-            Ok(found) => return Err(IdentityError::OtherEdge { have: found.edge, want: edge }),
-            Err(IdentityError::None) => {}
-            Err(other) => return Err(other),
-        }
+impl Keys {
+    fn make(edge: EdgeId, control: &str) -> Result<Self, IdentityError> {
         let failed = |error: rcgen::Error| IdentityError::Key(error.to_string());
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
         let mut params = CertificateParams::default();
@@ -106,23 +109,151 @@ impl Identity {
         let (sealing, sealing_public) =
             SealingPrivateKey::generate().map_err(|error| IdentityError::Key(error.to_string()))?;
         let secret = sealing.to_secret().map_err(|error| IdentityError::Key(error.to_string()))?;
-        let stored = Stored {
-            edge,
-            control: control.to_owned(),
-            csr,
-            sealing_public,
-            sealing: hex::encode(secret.expose()),
-            key: pair.serialize_pem(),
-        };
-        let body = Zeroizing::new(serde_json::to_vec(&stored).unwrap_or_default());
+        let sealing = hex::encode(secret.expose());
+        Ok(Self { control: control.to_owned(), csr, sealing_public, sealing, key: pair.serialize_pem() })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    edge: EdgeId,
+    #[serde(flatten)]
+    keys: Keys,
+    /// What the agent's own files are authenticated by, where the keys are not the first ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    /// The sealing keys before, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    former: Vec<String>,
+    /// The keys that the next enrolment is asked for with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<Keys>,
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        self.state.zeroize();
+        self.former.zeroize();
+    }
+}
+
+impl Stored {
+    fn write(&self, layout: &Layout) -> Result<(), DiskError> {
+        let body = Zeroizing::new(serde_json::to_vec(self).unwrap_or_default());
         let mut bytes = Zeroizing::new(blake3::hash(&body).to_hex().as_bytes().to_vec());
         bytes.extend_from_slice(&body);
         disk::make_dir(&layout.identity(), disk::PRIVATE_DIR)?;
         disk::sync_dir(layout.root())?;
-        for name in FILES {
-            disk::replace(&layout.identity().join(name), &bytes, disk::PRIVATE_FILE)?;
+        FILES
+            .iter()
+            .try_for_each(|name| disk::replace(&layout.identity().join(name), &bytes, disk::PRIVATE_FILE))
+    }
+
+    /// What is read of it. With `next`, its keys speak for the edge; its files stay authenticated as they are.
+    fn identity(&self, keys: &Keys, damage: Vec<PathBuf>) -> Result<Identity, IdentityError> {
+        let sealing = secret_of(&keys.sealing)?;
+        let state = secret_of(self.state.as_ref().unwrap_or(&self.keys.sealing))?;
+        let former = self.former.iter().map(|text| secret_of(text));
+        let former = former.map(|secret| Ok(SealingPrivateKey::from_secret(&secret?)));
+        Ok(Identity {
+            edge: self.edge,
+            control: keys.control.clone(),
+            csr: keys.csr.clone(),
+            sealing_public: keys.sealing_public,
+            sealing: SealingPrivateKey::from_secret(&sealing),
+            former: former.collect::<Result<_, IdentityError>>()?,
+            key_pem: SecretBytes::new(keys.key.clone().into_bytes()),
+            state_key: Arc::new(StateKey::derive(&state)),
+            damage,
+        })
+    }
+}
+
+fn secret_of(text: &str) -> Result<SecretArray, IdentityError> {
+    let mut secret = Zeroizing::new([0; 32]);
+    hex::decode_to_slice(text, secret.as_mut()).map_err(|_| IdentityError::Damaged)?;
+    SecretArray::from_slice(secret.as_ref()).ok_or(IdentityError::Damaged)
+}
+
+impl Identity {
+    /// Makes keys for an edge, durably, or gives back those that it has. Where none can be read any more, the new ones
+    /// are all that there is: what the former ones authenticated is fetched again.
+    ///
+    /// # Errors
+    /// When the directory is another edge's, or nothing can be written.
+    pub fn create(layout: &Layout, edge: EdgeId, control: &str) -> Result<Self, IdentityError> {
+        match Self::load(layout) {
+            Ok(found) if found.edge == edge => return Ok(found),
+            Ok(found) => return Err(IdentityError::OtherEdge { have: found.edge, want: edge }),
+            Err(IdentityError::None | IdentityError::Damaged) => {}
+            Err(other) => return Err(other),
+        }
+        let keys = Keys::make(edge, control)?;
+        Stored { edge, keys, state: None, former: Vec::new(), next: None }.write(layout)?;
+        Self::load(layout)
+    }
+
+    /// Makes keys beside those that speak for this edge, durably, for an enrolment that is to replace them. Those that
+    /// were made before and asked for nothing yet are used.
+    ///
+    /// # Errors
+    /// When nothing can be read or written.
+    pub fn prepare_next(layout: &Layout, control: &str) -> Result<(), IdentityError> {
+        let (mut stored, _) = read(layout)?;
+        let mut keys = match stored.next.take() {
+            Some(keys) => keys,
+            None => Keys::make(stored.edge, control)?,
+        };
+        control.clone_into(&mut keys.control);
+        stored.next = Some(keys);
+        Ok(stored.write(layout)?)
+    }
+
+    /// The identity that is to replace this one, if there is one.
+    ///
+    /// # Errors
+    /// When nothing can be read.
+    pub fn next(layout: &Layout) -> Result<Option<Self>, IdentityError> {
+        let (stored, _) = read(layout)?;
+        stored.next.as_ref().map(|keys| stored.identity(keys, Vec::new())).transpose()
+    }
+
+    /// Goes over to the keys of [`Self::next`], durably. What was sealed to those before can still be opened.
+    ///
+    /// # Errors
+    /// When nothing can be read or written.
+    pub fn take_next(layout: &Layout) -> Result<Self, IdentityError> {
+        let (mut stored, _) = read(layout)?;
+        if let Some(next) = stored.next.take() {
+            let before = stored.keys.sealing.clone();
+            stored.state.get_or_insert_with(|| before.clone());
+            stored.former.insert(0, before);
+            stored.former.truncate(FORMER_MAX_COUNT);
+            stored.keys = next;
+            stored.write(layout)?;
         }
         Self::load(layout)
+    }
+
+    /// Forgets keys that no token is good for.
+    ///
+    /// # Errors
+    /// When nothing can be read or written.
+    pub fn drop_next(layout: &Layout) -> Result<(), IdentityError> {
+        let (mut stored, _) = read(layout)?;
+        if stored.next.take().is_some() {
+            stored.write(layout)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a content key: that of now, or one that was sealed before the keys were replaced.
+    ///
+    /// # Errors
+    /// When it was sealed to none of them.
+    pub fn open(&self, sealed: &SealedContentKey) -> Result<ContentKey, SealError> {
+        let former = self.former.iter().find_map(|key| key.open(sealed, self.edge).ok());
+        self.sealing.open(sealed, self.edge).or_else(|error| former.ok_or(error))
     }
 
     /// Reads the identity, from the copy that holds; the other one is written anew from it.
@@ -130,45 +261,39 @@ impl Identity {
     /// # Errors
     /// When there is none or no copy holds.
     pub fn load(layout: &Layout) -> Result<Self, IdentityError> {
-        let (mut good, mut bad, mut damage) = (None, Vec::new(), Vec::new());
-        let mut found = false;
-        for name in FILES {
-            let path = layout.identity().join(name);
-            match disk::read(&path, IDENTITY_MAX_BYTES).map(Zeroizing::new) {
-                Err(error) if error.is_missing() => bad.push(path),
-                Err(error) => return Err(error.into()),
-                Ok(bytes) => {
-                    found = true;
-                    match parse(&bytes) {
-                        Some(stored) => good = good.or(Some((stored, bytes))),
-                        None => {
-                            damage.push(path.clone());
-                            bad.push(path);
-                        }
+        let (stored, damage) = read(layout)?;
+        stored.identity(&stored.keys, damage)
+    }
+}
+
+/// The copy that holds, and those that did not: these were written anew.
+fn read(layout: &Layout) -> Result<(Stored, Vec<PathBuf>), IdentityError> {
+    let (mut good, mut bad, mut damage) = (None, Vec::new(), Vec::new());
+    let mut found = false;
+    for name in FILES {
+        let path = layout.identity().join(name);
+        match disk::read(&path, IDENTITY_MAX_BYTES).map(Zeroizing::new) {
+            Err(error) if error.is_missing() => bad.push(path),
+            Err(error) => return Err(error.into()),
+            Ok(bytes) => {
+                found = true;
+                match parse(&bytes) {
+                    Some(stored) => good = good.or(Some((stored, bytes))),
+                    None => {
+                        damage.push(path.clone());
+                        bad.push(path);
                     }
                 }
             }
         }
-        let Some((stored, bytes)) = good else {
-            return Err(if found { IdentityError::Damaged } else { IdentityError::None });
-        };
-        for path in bad {
-            disk::replace(&path, &bytes, disk::PRIVATE_FILE)?;
-        }
-        let mut secret = Zeroizing::new([0; 32]);
-        hex::decode_to_slice(&stored.sealing, secret.as_mut()).map_err(|_| IdentityError::Damaged)?;
-        let secret = SecretArray::from_slice(secret.as_ref()).ok_or(IdentityError::Damaged)?;
-        Ok(Self {
-            edge: stored.edge,
-            control: stored.control.clone(),
-            csr: stored.csr.clone(),
-            sealing_public: stored.sealing_public,
-            sealing: SealingPrivateKey::from_secret(&secret),
-            key_pem: SecretBytes::new(stored.key.clone().into_bytes()),
-            state_key: Arc::new(StateKey::derive(&secret)),
-            damage,
-        })
     }
+    let Some((stored, bytes)) = good else {
+        return Err(if found { IdentityError::Damaged } else { IdentityError::None });
+    };
+    for path in bad {
+        disk::replace(&path, &bytes, disk::PRIVATE_FILE)?;
+    }
+    Ok((stored, damage))
 }
 
 /// The copies of the identity that are there and do not hold.
@@ -251,7 +376,24 @@ pub fn kept_token(layout: &Layout) -> Option<SecretBytes> {
     disk::read(&layout.identity().join("token"), TOKEN_MAX_BYTES).ok().map(SecretBytes::new)
 }
 
-/// Forgets the token.
+/// Forgets the token, but not that it was used: whoever runs its command again changes nothing.
 pub fn forget_token(layout: &Layout) {
+    if let Some(token) = kept_token(layout)
+        && let Err(error) =
+            disk::replace(&layout.identity().join(USED), used_digest(&token).as_bytes(), disk::PRIVATE_FILE)
+    {
+        tracing::warn!(%error, "cannot note that the token was used");
+    }
     disk::discard(&layout.identity().join("token"));
+}
+
+/// Whether this token was the last one to be used here.
+pub fn is_used(layout: &Layout, token: &SecretBytes) -> bool {
+    let noted = disk::read(&layout.identity().join(USED), TOKEN_MAX_BYTES);
+    noted.is_ok_and(|noted| noted == used_digest(token).as_bytes())
+}
+
+fn used_digest(token: &SecretBytes) -> String {
+    let text = token.expose().trim_ascii();
+    blake3::Hasher::new_derive_key(USED_LABEL).update(text).finalize().to_hex().to_string()
 }

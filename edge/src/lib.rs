@@ -16,6 +16,7 @@ pub mod control;
 pub mod damage;
 pub mod deliver;
 pub mod disk;
+pub mod enrol;
 pub mod fetch;
 pub mod heartbeat;
 pub mod identity;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the edge runtime against real nginx: run.py [GROUP …] [--keep] [--id H001,…]
 
-Groups: table, httpcache, swap, hostile, ssrf (all by default); bench prints ratios and judges nothing;
+Groups: table, httpcache, strict, swap, hostile, ssrf (all by default); bench prints ratios and judges nothing;
 memory measures workers with many domains (MEMORY_DOMAINS).
 Exit code 0 where every claim and every `must` row of cases/http_cache.tsv held.
 """
@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from world import Report, World  # noqa: E402
 
-GROUPS = ["table", "httpcache", "swap", "hostile", "ssrf"]
+GROUPS = ["table", "httpcache", "strict", "swap", "hostile", "ssrf"]
 
 
 def main():
@@ -30,8 +30,8 @@ def main():
         for name in args.groups or GROUPS:
             started = time.time()
             print(f"== {name}", flush=True)
-            group = importlib.import_module({"table": "table", "httpcache": "httpcache"}.get(name, name))
-            if name in ("table", "httpcache"):
+            group = importlib.import_module(name)
+            if name in ("table", "httpcache", "strict"):
                 if cell is None:
                     cell = world.cell("main")
                     cell.put_base(world.domains(cell))

@@ -83,3 +83,64 @@ fn a_crash_while_registering_repeats_the_same_request() {
         assert!(!csrs.is_empty() && csrs.iter().all(|csr| *csr == csrs[0]), "{crash}");
     }
 }
+
+/// A host that is enrolled anew registers with other keys, the same ones however often it breaks off, and what it serves
+/// does not notice; the command once more changes nothing.
+#[test]
+fn a_crash_while_registering_anew_goes_on_with_the_same_keys() {
+    let control = Control::start(1);
+    let mut edge = Edge::new(&control);
+    let keyed = edge.domain_with_key(&control, 1, 1);
+    control.lock().publish(&keyed, |_, _| {});
+    edge.start();
+    until("the snapshot is applied", SOON, || control.is_applied());
+    let master = edge.master(0);
+    let mut revision = 1;
+    for point in ["registered", "written", "taken"] {
+        edge.kill();
+        let token = control.another_token();
+        edge.enroll(&control, &token);
+        let before = control.lock().csrs.clone();
+        edge.start_with(&format!("edge.enrol.{point}:1"));
+        until(&format!("{point} is passed"), SOON, || edge.has_ended());
+        assert_eq!(edge.get(0, &host(1, revision)), Some(200), "{point}");
+        edge.enroll(&control, &token);
+        edge.start();
+        revision += 1;
+        let next = edge.domain_with_key(&control, 1, revision);
+        control.lock().publish(&next, |_, _| {});
+        until(&format!("it goes on after {point}"), SOON, || control.is_applied());
+        assert_eq!((edge.get(0, &host(1, revision)), edge.master(0)), (Some(200), master), "{point}");
+        let asked = control.lock().csrs[before.len()..].to_vec();
+        assert!(asked.len() == 2 && asked[0] == asked[1] && !before.contains(&asked[0]), "{point}");
+        edge.enroll(&control, &token);
+        edge.kill();
+        edge.start();
+        revision += 1;
+        let next = edge.domain_with_key(&control, 1, revision);
+        control.lock().publish(&next, |_, _| {});
+        until("nothing is asked for again", SOON, || control.is_applied());
+        assert_eq!(control.lock().csrs.len(), before.len() + 2, "{point}");
+    }
+    let verified = edge.command().arg("verify").output().unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+/// Keys that are lost are replaced by enrolling, as the message says; everything else is fetched again.
+#[test]
+fn a_damaged_identity_is_replaced() {
+    let control = Control::start(1);
+    let mut edge = Edge::new(&control);
+    control.lock().publish(&edge.domain(1, 1), |_, _| {});
+    edge.start();
+    until("the snapshot is applied", SOON, || control.is_applied());
+    edge.power_off();
+    for copy in ["identity/identity.a", "identity/identity.b"] {
+        std::fs::write(edge.state().join(copy), "x").unwrap();
+    }
+    edge.start();
+    until("it is told", SOON, || edge.status().to_string().contains("enroll it anew"));
+    edge.enroll(&control, &control.another_token());
+    control.lock().publish(&edge.domain(1, 2), |_, _| {});
+    until("it serves what is new", SOON, || edge.get(0, &host(1, 2)) == Some(200));
+}

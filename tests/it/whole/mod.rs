@@ -3,6 +3,7 @@
 
 mod drain;
 mod host;
+mod rotate;
 mod tls;
 
 use nix::sys::signal::Signal;

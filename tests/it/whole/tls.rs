@@ -23,7 +23,7 @@ const SHOP: &str = "shop.example.test";
 /// What a client saw: the status, the version, and the leaf it was shown.
 type Seen = (u16, Version, Vec<u8>);
 
-fn der(pem: &str) -> Vec<u8> {
+pub(super) fn der(pem: &str) -> Vec<u8> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
 }
 
@@ -53,13 +53,13 @@ async fn https(root: &Ca, at: SocketAddr, name: &str, host: &str, alpn: &[&str])
 }
 
 /// The same by HTTP/1.1, the leaf alone: it must have been answered well.
-async fn shown(root: &Ca, host: &Host, name: &str) -> Option<Vec<u8>> {
+pub(super) async fn shown(root: &Ca, host: &Host, name: &str) -> Option<Vec<u8>> {
     let seen = https(root, host.https(0), name, name, &["http/1.1"]).await?;
     assert_eq!(seen.0, 200, "{name}");
     Some(seen.2)
 }
 
-async fn well(api: &Api, done: &Value) {
+pub(super) async fn well(api: &Api, done: &Value) {
     let operation = api.ended(done).await;
     assert_eq!(
         (&operation["state"], &operation["partial"]),
@@ -68,12 +68,12 @@ async fn well(api: &Api, done: &Value) {
     );
 }
 
-async fn put(api: &Api, path: &str, body: Value) {
+pub(super) async fn put(api: &Api, path: &str, body: Value) {
     well(api, &api.call(Method::PUT, path, Some(body)).await).await;
 }
 
 /// As the operator does it: by the command line, from files.
-async fn bring(on: &Platform, leaf: &Leaf, issuer: &Ca) {
+pub(super) async fn bring(on: &Platform, leaf: &Leaf, issuer: &Ca) {
     let path = |name: &str| on.dir.path().join(name).to_str().unwrap().to_owned();
     let (full, key) = (path("fullchain.pem"), path("privkey.pem"));
     std::fs::write(&full, format!("{}{}", leaf.pem, issuer.pem)).unwrap();

@@ -206,7 +206,7 @@ function M.entry(r, key)
     d = head[2], n = name, r = rev, o = origin_of(origins[tonumber(first)], name), c = c,
     b = second ~= "" and { origin = origin_of(origins[tonumber(second)], name), failure_threshold = tonumber(fails), recovery_threshold = tonumber(good),
       hold_down_seconds = tonumber(hold), failback_delay_seconds = tonumber(delay) } or nil,
-    s = { body = s.body, connect = s.connect, read = s.read, retries = s.retries, key = prefix },
+    s = { body = s.body, uri = s.key, connect = s.connect, read = s.read, retries = s.retries, key = prefix },
   }
   return { id = head[2], prefix = prefix, rev = rev, packed = packed, cached = c.on, narrow = s.location and s or nil }
 end

@@ -15,6 +15,7 @@ local REVALIDATED_SECONDS = 86400 * 30
 local PREFIX = ngx.config.prefix()
 local PORT_MAX = 65535
 local NO_VERSION = ("\0"):rep(8)
+local STORED = { HIT = true, STALE = true, UPDATING = true, REVALIDATED = true }
 local passes = assert(lrucache.new(PASS_MAX))
 
 local function refuse(status)
@@ -91,15 +92,21 @@ end
 
 local TITLES = { [400] = "Bad Request", [413] = "Content Too Large", [421] = "Misdirected Request", [431] = "Request Header Fields Too Large" }
 
---- The answer to a request that was not placed, or the way to narrower limits. 400 ends the connection: what follows on it may not be a request.
-function M.refuse()
-  local status = tonumber(var.hw_no)
-  if not status then return ngx.exec(var.hw_no) end
+--- The answer to a request that was not placed.
+function M.answer(status)
   ngx.status = status
   header["Content-Type"] = "text/plain; charset=utf-8"
   header["Cache-Control"] = "no-store"
-  if status ~= 421 then header["Connection"] = "close" end
   ngx.say(status, " ", TITLES[status])
+end
+
+--- That answer, or the way to narrower limits. All but 421 end the connection, since what follows on it may not be a request: nginx does that
+-- for a location without keep-alive. A field Connection from here would end nothing, and no answer of HTTP/2 may have one.
+function M.refuse()
+  local status = tonumber(var.hw_no)
+  if not status then return ngx.exec(var.hw_no) end
+  if status ~= 421 then return ngx.exec("@close") end
+  M.answer(status)
 end
 
 -- X-HW of the origin side: "born ttl browser flag cache-control", memorized because all hits of an object carry the same text.
@@ -172,7 +179,7 @@ function M.header()
   if p.ttl > 0 and age > p.ttl then age = revalidated(p, age) end
   if age > 0 then
     header["Age"] = age
-  elseif var.upstream_cache_status ~= "MISS" and p.ttl > 0 then
+  elseif p.ttl > 0 and STORED[var.upstream_cache_status] then
     header["Age"] = 0
   end
   if p.browser >= 0 then

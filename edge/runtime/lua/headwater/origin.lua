@@ -8,6 +8,7 @@ local balancer = require "ngx.balancer"
 local resolve = require "headwater.resolve"
 local policy = require "headwater.policy"
 local health = require "headwater.health"
+local request = require "headwater.request"
 local var, header = ngx.var, ngx.header
 
 local M = {}
@@ -50,6 +51,7 @@ end
 
 local function first(p, ctx)
   local method = ngx.req.get_method()
+  if request.strip(var.http_x_hw_c) or #var.request_uri > p.s.uri then var.hw_one = "1" end
   if (M.cdn_loop_count(var.http_cdn_loop)) > 1 then return refuse(508, "proxy_loop_detected") end
   if (tonumber(var.content_length) or 0) > p.s.body then return refuse(413, "http_request_error") end
   if method == "GET" or method == "HEAD" then
@@ -200,6 +202,14 @@ local function complete(d, status, headers)
   if d.store and status == 200 and not headers["Accept-Ranges"] then header["Accept-Ranges"] = "bytes" end
 end
 
+-- Answers that are none: an interim one, which nginx 1.22 takes for the final one, a change of protocols that was not offered, and lengths that
+-- contradict each other, of which it takes the last (RFC 9112 6.3).
+local function impossible(status, ctx)
+  if status < 200 and not (status == 101 and ctx.websocket) then return true end
+  local told, taken = var.upstream_http_content_length, var.sent_http_content_length
+  return told ~= nil and taken ~= nil and tonumber(told) ~= tonumber(taken)
+end
+
 --- Header filter: the origin's rules out, ours in.
 function M.header()
   local ctx = ngx.ctx
@@ -209,16 +219,19 @@ function M.header()
   local method, status = ngx.req.get_method(), ngx.status
   local own = ctx.final or not ctx.list
   local key = method == "GET" and stored_key(p)
-  if status < 200 and status ~= 101 then return ngx.exit(ngx.ERROR) end      -- nginx 1.22 takes an interim answer for the final one
+  if impossible(status, ctx) then return ngx.exit(ngx.ERROR) end
   if key and stale_serves(status, key) then return ngx.exit(ngx.ERROR) end
   local d = policy.decide {
     status = status, headers = headers, cache = p.c, now = ngx.time(), length = tonumber(var.sent_http_content_length),
     authorized = var.http_authorization ~= nil,
+    asked = var.http_if_none_match ~= nil or var.http_if_modified_since ~= nil,
     default_before = key and status == 304 and stored:get("d" .. key) ~= nil,
   }
+  if var.hw_one ~= "" then d.store, own = false, true end      -- for this request alone, by what its client sent
   if key and d.store then remember(p, d, headers, key) end
   local client_cc = policy.joined(headers["Cache-Control"])
-  if own or (status == 502 or status == 504) and not client_cc then client_cc = "no-store" end
+  if ctx.final or not ctx.list or (status == 502 or status == 504) and not client_cc then client_cc = "no-store" end
+  request.strip_answer(var.upstream_http_connection, status == 101)
   cache_headers(d)
   complete(d, status, headers)
   if d.browser >= 0 then header["Expires"] = nil end

@@ -62,7 +62,7 @@ end
 
 local function age_of(headers, now)
   local told = M.joined(headers["Age"])
-  told = told and told:match("^%s*(%d+)%s*$")
+  told = told and (told .. ","):match("^%s*(%d+)%s*,")            -- of several the first counts (RFC 9111 5.1)
   told = told and math.min(tonumber(told), 2 ^ 31) or 0
   local date = ngx.parse_http_time(M.joined(headers["Date"]) or "")
   return math.max(told, date and math.max(0, now - date) or 0, 0)
@@ -79,7 +79,7 @@ local function stale_windows(cc, c, explicit, out)
 end
 
 --- Decides. `a` = {status, headers, cache = the domain's settings, now, length, default_before = a 304 renews an answer that was
--- stored under the domain's own lifetime, authorized = the request has Authorization}. Answers {born, store = bool, ttl, sie, swr, browser, by_default, keep = a 304 that says nothing}.
+-- stored under the domain's own lifetime, asked = the request has a condition, which only a revalidation has here, authorized = the request has Authorization}. Answers {born, store = bool, ttl, sie, swr, browser, by_default, keep = a 304 that says nothing}.
 function M.decide(a)
   local headers, c, now = a.headers, a.cache, a.now
   local age = age_of(headers, now)
@@ -87,9 +87,10 @@ function M.decide(a)
   if not c.on then return out end
   local cc = M.directives(headers["Cache-Control"])
   local hard = cc["private"] or cc["no-store"]
-  if c.respect and headers["CDN-Cache-Control"] then
-    cc = M.directives(headers["CDN-Cache-Control"])               -- RFC 9213: the targeted field replaces the general one
-    hard = cc["private"] or cc["no-store"]
+  if headers["CDN-Cache-Control"] then
+    local targeted = M.directives(headers["CDN-Cache-Control"])
+    local forbids = targeted["private"] or targeted["no-store"]
+    if c.respect then cc, hard = targeted, forbids else hard = hard or forbids end      -- RFC 9213: it replaces the general field
   end
   if hard or headers["Set-Cookie"] or (M.joined(headers["Vary"]) or ""):find("*", 1, true) then return out end
   -- RFC 9111 3.5: what was answered to Authorization is everybody's only where the origin says so.
@@ -98,6 +99,7 @@ function M.decide(a)
   local explicit = c.respect and lifetime(cc, headers, now) or nil
   if c.respect and cc["no-cache"] then return out end
   local renewed = a.status == 304
+  if renewed and not a.asked then return out end                  -- an answer to a condition that nobody set
   if renewed and not explicit and c.respect and not a.default_before then
     out.keep = true
     return out

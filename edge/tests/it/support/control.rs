@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -86,12 +87,19 @@ pub struct State {
 pub struct Control {
     pub url: String,
     pub token: String,
+    fingerprint: AuthorityFingerprint,
+    tokens: AtomicU8,
     pub state: Arc<Mutex<State>>,
 }
 
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
+}
+
+fn token_of(n: u8, fingerprint: AuthorityFingerprint) -> String {
+    let token = BootstrapToken::new(SecretArray::from_slice(&[n; 32]).unwrap(), fingerprint);
+    token.to_text().expose_str().unwrap().to_owned()
 }
 
 pub fn uuid(n: u128) -> Uuid {
@@ -116,7 +124,7 @@ impl Control {
         let cert = params.self_signed(&key).unwrap();
         let fingerprint = AuthorityFingerprint::of(cert.der());
         let authority = Authority { issuer: Issuer::new(params, key), pem: cert.pem() };
-        let token = BootstrapToken::new(SecretArray::from_slice(&[9; 32]).unwrap(), fingerprint).to_text();
+        let token = token_of(9, fingerprint);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://127.0.0.1:{}", listener.local_addr().unwrap().port());
         let state = State {
@@ -156,7 +164,12 @@ impl Control {
                 });
             }
         });
-        Self { url, token: token.expose_str().unwrap().to_owned(), state }
+        Self { url, token, fingerprint, tokens: AtomicU8::new(10), state }
+    }
+
+    /// A token that nobody has used.
+    pub fn another_token(&self) -> String {
+        token_of(self.tokens.fetch_add(1, Ordering::SeqCst), self.fingerprint)
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {

@@ -71,15 +71,20 @@ impl Edge {
         }
         std::fs::write(dir.path().join("edge.toml"), text).unwrap();
         let edge = Self { dir, agent: None, ports, origin: origin() };
+        edge.enroll(control, &control.token);
+        edge
+    }
+
+    /// Runs the command that an operator is given.
+    pub fn enroll(&self, control: &Control, token: &str) {
         let id = control.lock().edge.to_string();
-        let enrolled = edge
+        let enrolled = self
             .command()
             .args(["enroll", "--control", &control.url, "--edge", &id])
-            .env("HEADWATER_EDGE_TOKEN", &control.token)
+            .env("HEADWATER_EDGE_TOKEN", token)
             .output()
             .unwrap();
         assert!(enrolled.status.success(), "{}", String::from_utf8_lossy(&enrolled.stderr));
-        edge
     }
 
     /// Writes a line in front of the settings.
