@@ -1,5 +1,6 @@
 //! Mail addresses, as users are told apart by them: lower case, so that one person has one.
 
+use headwater_events::admin::is_unseen;
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,7 +29,7 @@ impl FromStr for MailAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim().to_lowercase();
-        let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',' | ';');
+        let odd = |c: char| c.is_whitespace() || is_unseen(c) || matches!(c, '<' | '>' | ',' | ';');
         let is_address = match text.split_once('@') {
             Some((local, host)) => !local.is_empty() && !host.is_empty() && !host.contains('@'),
             None => false,
@@ -50,7 +51,7 @@ mod tests {
     fn one_person_has_one_address() {
         let address: MailAddress = " Ann@Example.COM ".parse().unwrap();
         assert_eq!(address.as_str(), "ann@example.com");
-        for bad in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a\n@b", "<a@b>"] {
+        for bad in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a\n@b", "<a@b>", "a\u{200b}@b", "a\u{202e}@b"] {
             assert!(bad.parse::<MailAddress>().is_err(), "{bad}");
         }
     }

@@ -5,7 +5,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Keeps what this process and those that it starts hold in memory out of core dumps: the identity's key, and in nginx the
+/// keys of certificates. nginx makes its workers dumpable again, so the limit, which they inherit, counts for them.
+fn hide_memory() -> nix::Result<()> {
+    nix::sys::prctl::set_dumpable(false)?;
+    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0)
+}
+
 fn main() -> ExitCode {
+    let hidden = hide_memory();
     // The only provider of TLS in the tree; a second call says that it is there already.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
@@ -13,6 +21,9 @@ fn main() -> ExitCode {
     // Colours are for people at a terminal, not for files and journals.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
     log.with_writer(std::io::stderr).log_internal_errors(false).init();
+    if let Err(error) = hidden {
+        tracing::warn!(%error, "a core dump of this process or of nginx would hold keys");
+    }
     #[cfg(feature = "failpoints")]
     crash::arm();
     match headwater_edge::cli::main(&headwater_edge::cli::Cli::parse()) {

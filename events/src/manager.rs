@@ -139,6 +139,8 @@ mod tests {
         let rows = [
             (None, View::All, &None, true, false),
             (None, View::All, &a, true, true),
+            // Nobody's are of nobody's tool, so they are not its own.
+            (None, View::Own, &None, false, false),
             (a.clone(), View::All, &None, true, false),
             (a.clone(), View::All, &a, true, false),
             (a.clone(), View::All, &b, true, true),

@@ -119,7 +119,13 @@ enum Shown {
 impl Shown {
     /// What it shows; what is no token and no session is refused without a look-up.
     fn read(headers: &HeaderMap) -> Result<Self, Problem> {
-        if let Some(shown) = headers.get(header::AUTHORIZATION) {
+        let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+        let (shown, another) = (shown.next(), shown.next());
+        // Which of them counts would be another matter for a proxy than for us.
+        if another.is_some() {
+            return Err(Problem::malformed("show one token: Authorization stands here twice"));
+        }
+        if let Some(shown) = shown {
             let shown = shown.to_str().map_err(|_| unknown_token())?;
             let hash = match shown.split_once(' ') {
                 Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token::hash(token.trim()),

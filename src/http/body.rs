@@ -305,6 +305,15 @@ fn is_json(headers: &HeaderMap) -> bool {
 pub(super) async fn bounded(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, Problem> {
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let declared = declared.and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+    let plain = |value: &header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(header::CONTENT_ENCODING).iter().all(plain) {
+        let detail = "a body is taken as it is: send it without Content-Encoding";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail));
+    }
+    // Not even read to its end: nothing of it is waited for.
+    if declared > most.max(DRAIN_MAX_BYTES) {
+        return Err(too_large(most));
+    }
     let mut octets = Vec::with_capacity(declared.min(most));
     let mut stream = body.into_data_stream();
     let mut read: usize = 0;
@@ -317,13 +326,12 @@ pub(super) async fn bounded(headers: &HeaderMap, body: Body, most: usize) -> Res
             break;
         }
     }
-    if read > most {
-        let detail = format!("the body is larger than {most} octets");
-        return Err(
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail).with("limit_bytes", most)
-        );
-    }
-    Ok(octets)
+    if read > most { Err(too_large(most)) } else { Ok(octets) }
+}
+
+fn too_large(most: usize) -> Problem {
+    let detail = format!("the body is larger than {most} octets");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail).with("limit_bytes", most)
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub(super) async fn load(
     rrsets(connection, requests, &mut loaded).await?;
     rights::of_others(connection, requests, &mut loaded).await?;
     sites::load(connection, requests, &proxied, &mut loaded).await?;
-    receipts(connection, requests, &mut loaded).await?;
+    fail::fail_point!("load.before_locks");
     let mut needs_generation = false;
     let mut streams = Vec::new();
     for (index, request) in requests.iter().enumerate() {
@@ -80,6 +80,8 @@ pub(super) async fn load(
             }
         }
     }
+    // Behind the locks: a twin that another process has just let through is seen here, or is not through yet.
+    receipts(connection, requests, &mut loaded).await?;
     heads(connection, &streams, &mut loaded).await?;
     for (index, request) in requests.iter().enumerate() {
         if let Command::Admin { command, aside } = &request.command {

@@ -124,6 +124,31 @@ async fn every_body_is_bounded() {
     assert_eq!(api.head().await, head, "something was written");
 }
 
+/// What a head says of its body is heard before the body is waited for.
+#[tokio::test]
+async fn a_body_is_taken_as_it_is_or_refused_at_once() {
+    let api = TestApi::start("").await;
+    let sent = |encoding: &str| {
+        let request = api.request(Method::POST, "/api/tenants").header("content-encoding", encoding);
+        send(request.json(&json!({"name": "acme"})), Some(&api.admin))
+    };
+    for encoding in ["gzip", "br", "identity, gzip", ""] {
+        sent(encoding).await.expect_problem(415, "unsupported_media_type");
+    }
+    sent("identity").await.expect(201);
+    let twice = api.request(Method::GET, "/api/me").header("authorization", "Bearer hw_00");
+    send(twice, Some(&api.admin)).await.expect_problem(400, "malformed");
+    let mut stream = TcpStream::connect(api.address).await.unwrap();
+    let head = format!(
+        "POST /api/tenants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 99999999999\r\n\r\n",
+        api.admin.expose()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let said = to_its_end(stream).await;
+    assert!(said.starts_with("HTTP/1.1 413") && said.contains("\"too_large\""), "{said}");
+}
+
 /// Reads what comes until the connection ends.
 async fn to_its_end(mut stream: TcpStream) -> String {
     let mut text = Vec::new();

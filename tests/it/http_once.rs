@@ -2,6 +2,7 @@
 //! answer, and never for somebody who may not do it any more.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command as Program, Stdio};
 
@@ -16,6 +17,8 @@ const CALLERS: usize = 50;
 const URL: &str = "HEADWATER_TEST_ONCE_URL";
 const TOKEN: &str = "HEADWATER_TEST_ONCE_TOKEN";
 const KEY: &str = "HEADWATER_TEST_ONCE_KEY";
+/// Set where the other process is not killed, but stands before its locks until it is told to go on.
+const STANDS: &str = "HEADWATER_TEST_ONCE_STANDS";
 
 fn body() -> Value {
     json!({"name": "example.test", "force_active": true})
@@ -79,10 +82,49 @@ async fn child() {
     let read = |name| std::env::var(name).ok();
     let (Some(url), Some(token), Some(key)) = (read(URL), read(TOKEN), read(KEY)) else { return };
     let twin = Twin::on(&Secret::new(url), "").await;
-    fail::cfg_callback("append.after_call", || raise(Signal::SIGKILL).unwrap()).unwrap();
     let post =
         Client::builder().no_proxy().build().unwrap().post(format!("http://{}/api/domains", twin.address));
-    let _killed = post.bearer_auth(token).header("idempotency-key", key).json(&body()).send().await;
+    let asked = post.bearer_auth(token).header("idempotency-key", key).json(&body()).send();
+    if read(STANDS).is_none() {
+        fail::cfg_callback("append.after_call", || raise(Signal::SIGKILL).unwrap()).unwrap();
+        let _killed = asked.await;
+        return;
+    }
+    let stand = || {
+        fail::remove("load.before_locks");
+        println!("stands");
+        let _told = std::io::stdin().read_line(&mut String::new()).unwrap();
+    };
+    fail::cfg_callback("load.before_locks", stand).unwrap();
+    let answer = Answer::of(asked.await.unwrap()).await;
+    println!("answer {} {}", answer.status.as_u16(), answer.header("idempotency-replayed"));
+}
+
+/// Two processes have the same request at once. The one that comes to the locks second finds what the first one did,
+/// however little before that was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_twin_in_another_process_is_a_replay_and_no_conflict() {
+    let api = TestApi::start("").await;
+    let key = uuid::Uuid::new_v4().to_string();
+    let mut other = Program::new(std::env::current_exe().unwrap())
+        .args(["http_once::child", "--exact", "--nocapture"])
+        .env(URL, api.database.url().expose())
+        .env(TOKEN, api.admin.expose())
+        .env(KEY, &key)
+        .env(STANDS, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(other.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = |word: &str| lines.find(|line| line.contains(word));
+    assert!(said("stands").is_some(), "it did not come there");
+    let headers = [("idempotency-key", key.as_str())];
+    let first = api.send(&api.admin, Method::POST, "/api/domains", Some(&body()), &headers).await.expect(202);
+    assert!(!first.headers.contains_key("idempotency-replayed"));
+    other.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(said("answer ").unwrap_or_default(), "answer 202 true");
+    assert!(other.wait().unwrap().success());
 }
 
 /// A process dies after the commit and before the answer; another one replays it.

@@ -59,10 +59,30 @@ pub(super) fn one(pointer: &str, code: &'static str, detail: impl Into<String>) 
     Reject::Invalid(vec![Fault::at(pointer, code, detail)])
 }
 
+/// Whether nobody sees this character, or it makes others stand elsewhere than where they are: with such, two names that
+/// differ look alike. What joins letters is seen by what it does to them, and is no such character.
+pub fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+        )
+}
+
 /// Every fault of the name of something.
 pub fn name_faults(name: &str, most: usize) -> Vec<Fault> {
-    if name.trim().is_empty() || name.len() > most || name.chars().any(char::is_control) {
-        let detail = format!("1 to {most} octets without control characters");
+    let is_blank = |c: char| c.is_whitespace() || matches!(c, '\u{200c}' | '\u{200d}');
+    if name.chars().all(is_blank) || name.len() > most || name.chars().any(is_unseen) {
+        let detail = format!("1 to {most} octets, without control characters and others that nobody sees");
         return vec![Fault::at("/name", "invalid_name", detail)];
     }
     Vec::new()
@@ -267,4 +287,35 @@ pub(super) fn plain(view: &AdminView, command: &AdminCommand, events: Vec<Event>
         guards: Vec::new(),
         warnings: Vec::new(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_do_not_look_alike() {
+        let faults = |name: &str| name_faults(name, NAME_MAX_BYTES).len();
+        for good in ["acme", "Müller & Söhne", "日本", "شركة", "👩\u{200d}🚀", "می\u{200c}خواهم", "<b>"]
+        {
+            assert_eq!(faults(good), 0, "{good}");
+        }
+        for bad in [
+            "",
+            " ",
+            "a\n",
+            "\u{200d}",
+            "acme\u{200b}",
+            "acme\u{2060}",
+            "\u{feff}acme",
+            "ac\u{ad}me",
+            "\u{202e}emca",
+            "a\u{2066}b",
+            "a\u{200f}",
+            "a\u{2028}b",
+        ] {
+            assert_eq!(faults(bad), 1, "{bad:?}");
+        }
+        assert_eq!(faults(&"ä".repeat(NAME_MAX_BYTES / 2 + 1)), 1);
+    }
 }

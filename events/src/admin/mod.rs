@@ -10,7 +10,7 @@ mod people;
 mod platform;
 
 pub use cluster::reach_faults;
-pub use decide::{decide, name_faults, needed, permitted};
+pub use decide::{decide, is_unseen, name_faults, needed, permitted};
 pub use people::{PeopleView, TenantPatch, UserFacts, UserPatch};
 pub use platform::reason_faults;
 

@@ -6,6 +6,7 @@ use super::{
     EdgeCommand, EdgeCreated, EdgeDeleted, EdgePatch, EdgeSettings, EdgeState, EdgeView, IdentityRevoked,
     is_country,
 };
+use crate::admin::name_faults;
 use crate::domain::tag_faults;
 use crate::event::{Change, Event, Nothing};
 use crate::ids::EdgeId;
@@ -99,11 +100,7 @@ fn ordered(addresses: &[IpAddr]) -> Vec<IpAddr> {
 
 fn create(created: &EdgeCreated, addresses: &[IpAddr]) -> Result<Vec<Event>, Reject> {
     let mut faults = tag_faults(&created.labels, created.external_id.as_deref());
-    let name = &created.name;
-    if name.trim().is_empty() || name.len() > EDGE_NAME_MAX_BYTES || name.chars().any(char::is_control) {
-        let detail = format!("1 to {EDGE_NAME_MAX_BYTES} octets without control characters");
-        faults.push(Fault::at("/name", "invalid_name", detail));
-    }
+    faults.extend(name_faults(&created.name, EDGE_NAME_MAX_BYTES));
     place_faults(&created.country, &created.continent, &mut faults);
     faults.extend(address_faults(addresses));
     if !(1..=CELLS_MAX_COUNT).contains(&created.cells) {

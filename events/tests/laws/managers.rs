@@ -198,6 +198,9 @@ fn a_table_of_owners() {
     // What nobody owns becomes whose tool writes it, the same content too; what a person writes is nobody's.
     h.by(None, false).apply(&put("www")).unwrap();
     assert_eq!(h.owner("www"), None);
+    // To add a value that is there says nothing of the others.
+    assert!(matches!(h.by(octo, false).apply(&add("www", "192.0.2.1")), Ok(Decided::Unchanged { .. })));
+    assert_eq!(h.owner("www"), None);
     assert!(matches!(h.by(octo, false).apply(&put("www")), Ok(Decided::Changed(_))));
     assert_eq!(h.owner("www").as_deref(), octo);
     assert!(matches!(h.apply(&put("www")), Ok(Decided::Unchanged { .. })));

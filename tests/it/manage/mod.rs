@@ -3,6 +3,7 @@
 mod children;
 mod past;
 mod rights;
+mod stale;
 mod tools;
 
 use headwater::secret::Secret;
