@@ -56,7 +56,7 @@ pub(super) fn request_import(view: &AdminView, command: &AdminCommand) -> Result
 }
 
 /// The first event of an operation's own stream.
-fn begun(
+pub(super) fn begun(
     view: &AdminView,
     command: &AdminCommand,
     operation: OperationId,
