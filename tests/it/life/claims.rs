@@ -3,12 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
+use headwater::command::{Command, Meta, SubmitError};
+use headwater_events::actor::{Actor, ActorKind, Caller, Role};
+use headwater_events::dns::DomainName;
+use headwater_events::domain::CreateDomain;
+use headwater_events::ids::{DomainId, TenantId};
+use headwater_events::reject::Reject;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Owner;
-use crate::support::{Answer, TestApi, eventually};
+use crate::support::TestApi;
 
 /// Owners who claim at once.
 const OWNERS: usize = 50;
@@ -19,16 +25,35 @@ fn related(one: &str, other: &str) -> bool {
     one == other || one.ends_with(&format!(".{other}")) || other.ends_with(&format!(".{one}"))
 }
 
+/// An owner of a tenant, as the committers know it.
+fn owner_of(tenant: TenantId) -> Caller {
+    let actor = Actor { kind: ActorKind::User, id: Uuid::now_v7(), token: None, on_behalf_of: None };
+    let mut caller = Caller::new(actor, false);
+    caller.tenants.insert(tenant, Role::Owner);
+    caller
+}
+
+fn claim(name: &str, tenant: TenantId) -> Command {
+    Command::CreateDomain(CreateDomain {
+        id: DomainId::from_uuid(Uuid::now_v7()),
+        name: DomainName::parse(name).unwrap(),
+        tenant,
+        force_active: false,
+        labels: BTreeMap::new(),
+        external_id: None,
+        rrsets: Vec::new(),
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_thousand_conflicting_claims_those_win_that_may_stand_side_by_side() {
-    let unbounded = "[limits]\nmutations_per_minute = 1000000\n";
-    let api = TestApi::start(unbounded).await;
-    let twin = api.join(unbounded).await;
+    let api = TestApi::start("").await;
+    let twin = api.join("").await;
     let mut owners = Vec::new();
     for number in 0..OWNERS {
-        owners.push(Owner::of(&api, &format!("owner{number}")).await);
+        owners.push(api.tenant(&format!("owner{number}")).await);
     }
-    let claims = owners.iter().enumerate().flat_map(|(number, owner)| {
+    let claims = owners.iter().enumerate().flat_map(|(number, tenant)| {
         (0..GROUPS).map(move |group| {
             // The name itself, above, and below, by turns that differ from group to group.
             let name = match (number + group) % 4 {
@@ -37,21 +62,14 @@ async fn of_a_thousand_conflicting_claims_those_win_that_may_stand_side_by_side(
                 2 => format!("c.victim{group}.com"),
                 _ => format!("victim{group}.com"),
             };
-            (number, owner, name)
+            (number, *tenant, name)
         })
     });
-    let addresses = [api.address, twin.address];
-    let sent = claims.map(|(number, owner, name)| {
-        let (key, body) = (Uuid::now_v7().to_string(), json!({"name": name}));
-        let request = api.request_at(addresses[number % 2], Method::POST, "/api/domains");
-        let request = request.bearer_auth(owner.token.expose()).json(&body).header("Idempotency-Key", key);
+    // All at once, half of them at each of two processes.
+    let sent = claims.map(|(number, tenant, name)| {
+        let commit = if number % 2 == 0 { &api.app.commit } else { &twin.app.commit };
         async move {
-            // On a busy machine a process may be out of connections for a moment: then it is the same claim again.
-            let again = async || {
-                let sent = request.try_clone().expect("the body is there").send().await;
-                Answer::of(sent.unwrap()).await
-            };
-            let answer = eventually(&name, again, |answer| answer.status.as_u16() != 503).await;
+            let answer = commit.submit(owner_of(tenant), claim(&name, tenant), Meta::internal()).await;
             (number, name, answer)
         }
     });
@@ -59,10 +77,10 @@ async fn of_a_thousand_conflicting_claims_those_win_that_may_stand_side_by_side(
     assert_eq!(answers.len(), OWNERS * GROUPS);
     let mut won: BTreeMap<String, usize> = BTreeMap::new();
     for (number, name, answer) in &answers {
-        match answer.status.as_u16() {
-            201 => assert_eq!(won.insert(name.clone(), *number), None, "{name} has two owners"),
-            409 => assert_eq!(answer.json()["code"], "name_taken"),
-            _ => panic!("{name}: {answer:?}"),
+        match answer {
+            Ok(_) => assert_eq!(won.insert(name.clone(), *number), None, "{name} has two owners"),
+            Err(SubmitError::Rejected(Reject::NameTaken(_))) => {}
+            Err(error) => panic!("{name}: {error:?}"),
         }
     }
     let all: Vec<_> = won.iter().collect();
@@ -72,7 +90,7 @@ async fn of_a_thousand_conflicting_claims_those_win_that_may_stand_side_by_side(
         }
     }
     // Nobody lost to nobody: whoever was refused conflicts with somebody who won.
-    for (number, name, answer) in answers.iter().filter(|(.., answer)| answer.status.as_u16() == 409) {
+    for (number, name, answer) in answers.iter().filter(|(.., answer)| answer.is_err()) {
         let lost_to =
             won.iter().any(|(other, theirs)| related(name, other) && (theirs != number || name == other));
         assert!(lost_to, "{name} of {number}: {answer:?}");
