@@ -100,8 +100,8 @@ struct TsigKey {
 
 /// What one request came to.
 enum Failed {
-    /// It may be another time.
-    Passing(String),
+    /// It may be another time; what it is where it never is.
+    Passing(SourceError),
     /// It will be the same.
     Lasting(SourceError),
 }
@@ -141,13 +141,15 @@ impl Api {
         if zones.len() > IMPORT_ZONES_MAX_COUNT {
             return Err(SourceError::Unusable(format!("it has more than {IMPORT_ZONES_MAX_COUNT} zones")));
         }
-        // Some front ends have none of it.
-        let names = match self.get::<Vec<TsigKey>>(&["tsigkeys"]).await {
-            Ok(found) => found.into_iter().map(|key| key.name).collect(),
-            Err(SourceError::Zone(_)) => Vec::new(),
+        let notes = match self.get::<Vec<TsigKey>>(&["tsigkeys"]).await {
+            Ok(found) => tsig_keys(&found.into_iter().map(|key| key.name).collect::<Vec<_>>()).collect(),
+            // Some front ends have none of it.
+            Err(SourceError::Zone(why)) => {
+                vec![NotCarried::new("tsig_key", None, 1, format!("they could not be read: {why}"))]
+            }
             Err(other) => return Err(other),
         };
-        Ok(Listing { zones: zones.into_iter().map(listed).collect(), notes: tsig_keys(&names).collect() })
+        Ok(Listing { zones: zones.into_iter().map(listed).collect(), notes })
     }
 
     pub(super) async fn load(
@@ -196,7 +198,9 @@ impl Api {
                     .filter(|one| one.metadata.iter().any(|value| !value.is_empty()))
                     .map(|one| metadata(&one.kind, one.metadata.len())),
             ),
-            Err(SourceError::Zone(_)) => {}
+            Err(SourceError::Zone(why)) => {
+                beside.push(NotCarried::new("metadata", None, 1, format!("it could not be read: {why}")));
+            }
             Err(other) => return Err(other),
         }
         if signed {
@@ -227,14 +231,14 @@ impl Api {
             tries += 1;
             match failed {
                 Failed::Lasting(error) => return Err(error),
-                Failed::Passing(why) if tries >= TRIES_MAX_TIMES => return Err(SourceError::Away(why)),
+                Failed::Passing(error) if tries >= TRIES_MAX_TIMES => return Err(error),
                 Failed::Passing(_) => tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(tries - 1)).await,
             }
         }
     }
 
     async fn once(&self, url: Url, room: &mut Room) -> Result<Vec<u8>, Failed> {
-        let passing = |error: reqwest::Error| Failed::Passing(shown(error));
+        let passing = |error: reqwest::Error| Failed::Passing(SourceError::Away(shown(error)));
         let answer = self.client.get(url).send().await.map_err(passing)?;
         match answer.status() {
             StatusCode::OK => {}
@@ -243,7 +247,9 @@ impl Api {
                 return Err(Failed::Lasting(SourceError::Unusable(why.to_owned())));
             }
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                return Err(Failed::Passing(format!("the API of the source answers {status}")));
+                // Of this zone alone, as far as anybody can tell: PowerDNS says so where it cannot read a record of it.
+                let why = format!("the API of the source answers {status}");
+                return Err(Failed::Passing(SourceError::Zone(why)));
             }
             status => {
                 let why = format!("the API of the source answers {status}");

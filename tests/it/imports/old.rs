@@ -53,6 +53,8 @@ impl Drop for Old {
 impl Old {
     /// Starts one with so many zones.
     pub async fn start(zones: usize) -> Self {
+        // Whichever test is first installs it.
+        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let database = TestDb::new().await;
         let pool = database.pool().await;
         let schema = std::fs::read_to_string(SCHEMA).unwrap();

@@ -29,7 +29,13 @@ async fn every_source_gives_the_same_zones() {
 
     let by_api = Importing::new().await;
     let (id, told) = by_api.import(&old.http(), json!({})).await;
-    assert_eq!(outcomes(&told), [("imported", 38), ("refused", 2)].into(), "{told:#?}");
+    // What PowerDNS cannot read itself it does not give.
+    let bad = outcomes(&told)
+        .iter()
+        .filter(|(what, _)| ["refused", "failed"].contains(what))
+        .map(|one| one.1)
+        .sum::<usize>();
+    assert_eq!((outcomes(&told)["imported"], bad), (38, 2), "{told:#?}");
     assert_eq!(by_api.held().await, reference);
     assert_eq!(by_api.shown(id).await["not_carried"][0]["name"], old::TSIG_NAME);
     let same = |n: usize| {
