@@ -4,7 +4,7 @@
 
 use super::batch::{Namespace, StreamHead, ancestor_keys};
 use super::row::odd;
-use super::{edge, lock, member, past, people, rights, row, sites, sql, webhooks};
+use super::{clusters, edge, lock, member, past, people, rights, row, sites, sql, webhooks};
 use crate::command::{Command, Request};
 use chrono::{DateTime, Utc};
 use headwater_events::admin::{AdminCommand, AdminView, OwnedDomain};
@@ -12,8 +12,8 @@ use headwater_events::dns::{DomainName, OwnerKey, OwnerName, RrSetBody, RrType, 
 use headwater_events::domain::{CreateDomain, DomainCommand, DomainView, NameView, StoredRrset, name_key};
 use headwater_events::edge::{EdgeCommand, Endpoints};
 use headwater_events::envelope::NewEvent;
-use headwater_events::event::{ClusterSettings, DnsIdentity, PauseScope, Work};
-use headwater_events::ids::{DomainId, OperationId, Revision, StreamKind, TenantId, UserId};
+use headwater_events::event::{DnsIdentity, PauseScope, Work};
+use headwater_events::ids::{ClusterId, DomainId, OperationId, Revision, StreamKind, TenantId, UserId};
 use headwater_projections::desired::{concerns_edges, pause_key};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -365,13 +365,13 @@ pub(super) fn claimed<'a>(
     }
 }
 
-async fn admin(
+/// Who holds the name that a command claims, if it claims one.
+async fn claim(
     connection: &mut PgConnection,
     command: &AdminCommand,
     aside: &crate::command::Aside,
-    lock: bool,
-) -> Result<AdminView, sqlx::Error> {
-    let mut view = AdminView::default();
+    view: &mut AdminView,
+) -> Result<(), sqlx::Error> {
     if let Some((ns, name)) = claimed(command, aside) {
         let holder: Option<Uuid> = sqlx::query_scalar(sql::CLAIM)
             .bind(ns as i16)
@@ -383,16 +383,24 @@ async fn admin(
         // The name of what is gone is free; what is claimed then is claimed from it.
         let is_gone = match (ns, holder) {
             (Namespace::Edge, Some(holder)) => edge::state(connection, holder).await?.is_none(),
-            (Namespace::Cluster, Some(holder)) => {
-                let query = sqlx::query(sql::CLUSTER).bind(holder);
-                query.fetch_optional(&mut *connection).await?.is_none()
-            }
+            (Namespace::Cluster, Some(holder)) => !clusters::exists(connection, holder).await?,
             _ => false,
         };
         if is_gone {
             view.name_taken = false;
         }
     }
+    Ok(())
+}
+
+async fn admin(
+    connection: &mut PgConnection,
+    command: &AdminCommand,
+    aside: &crate::command::Aside,
+    lock: bool,
+) -> Result<AdminView, sqlx::Error> {
+    let mut view = AdminView::default();
+    claim(connection, command, aside, &mut view).await?;
     match command {
         AdminCommand::AddMember { .. }
         | AdminCommand::RemoveMember { .. }
@@ -406,17 +414,13 @@ async fn admin(
             view.token_active = query.fetch_one(&mut *connection).await?;
         }
         AdminCommand::CreateCluster { .. }
+        | AdminCommand::UpdateCluster { .. }
         | AdminCommand::SetClusterEnabled { .. }
         | AdminCommand::DeleteCluster { .. } => {
-            of_cluster(connection, command.stream().id, &mut view).await?;
+            clusters::view(connection, ClusterId::from_uuid(command.stream().id), &mut view).await?;
         }
         AdminCommand::RequestRemoval { requested, .. } => {
-            of_cluster(connection, requested.cluster.as_uuid(), &mut view).await?;
-        }
-        AdminCommand::UpdateCluster { cluster, .. } => {
-            let query = sqlx::query(sql::CLUSTER).bind(cluster.as_uuid());
-            view.cluster =
-                query.fetch_optional(&mut *connection).await?.as_ref().map(cluster_settings).transpose()?;
+            clusters::view(connection, requested.cluster, &mut view).await?;
         }
         AdminCommand::Pause { scope, .. } | AdminCommand::Resume { scope, .. } => {
             pause(connection, scope, &mut view).await?;
@@ -456,33 +460,9 @@ async fn admin(
     Ok(view)
 }
 
-/// What there is of a cluster, and how many there are.
-async fn of_cluster(
-    connection: &mut PgConnection,
-    cluster: Uuid,
-    view: &mut AdminView,
-) -> Result<(), sqlx::Error> {
-    let row = sqlx::query(sql::CLUSTERS).bind(cluster).fetch_one(connection).await?;
-    (view.clusters, view.enabled, view.leaving) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    let name: Option<String> = row.try_get(3)?;
-    view.scope_exists = name.is_some();
-    view.cluster_name = name.unwrap_or_default();
-    Ok(())
-}
-
 /// Whether an operation has ended, by the log: its projection may be behind.
 async fn has_ended(connection: &mut PgConnection, operation: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(sql::OPERATION_TERMINAL).bind(operation).fetch_one(connection).await
-}
-
-fn cluster_settings(row: &PgRow) -> Result<ClusterSettings, sqlx::Error> {
-    let names: Vec<String> = row.try_get(3)?;
-    Ok(ClusterSettings {
-        database_url_file: row.try_get(0)?,
-        dns: row.try_get(1)?,
-        front: row.try_get(2)?,
-        nameservers: names.iter().filter_map(|name| DomainName::parse(name).ok()).collect(),
-    })
 }
 
 async fn delegation_lost(

@@ -3,6 +3,7 @@
 
 pub(crate) mod append;
 mod batch;
+mod clusters;
 pub mod committer;
 mod decide;
 mod edge;

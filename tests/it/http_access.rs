@@ -54,7 +54,6 @@ fn sites() -> Vec<Row> {
 /// Every route as a user of another tenant sees it: method, path, body, status. A route that is not here fails the test.
 pub fn matrix() -> Vec<Row> {
     let rrset = || json!({"ttl": 1, "records": ["192.0.2.1"]});
-    let cluster = || json!({"name": "c", "database_url_file": "/x", "dns": "192.0.2.1:53"});
     vec![
         ("get", "/api/domains", Value::Null, 200),
         ("post", "/api/domains", json!({"name": "stranger.example.com", "force_active": true}), 403),
@@ -100,14 +99,6 @@ pub fn matrix() -> Vec<Row> {
         ("get", "/api/users/{id}", Value::Null, 404),
         ("get", "/api/tokens", Value::Null, 403),
         ("delete", "/api/tokens/{id}", Value::Null, 404),
-        ("get", "/api/dns-clusters", Value::Null, 403),
-        ("post", "/api/dns-clusters", cluster(), 403),
-        ("get", "/api/dns-clusters/{id}", Value::Null, 403),
-        ("delete", "/api/dns-clusters/{id}", Value::Null, 403),
-        ("post", "/api/dns-clusters/{id}/enable", Value::Null, 403),
-        ("post", "/api/dns-clusters/{id}/disable", Value::Null, 403),
-        ("patch", "/api/dns-clusters/{id}", json!({"dns": "192.0.2.9:53"}), 403),
-        ("post", "/api/dns-clusters/{id}/test", Value::Null, 403),
         ("post", "/api/deployments/{id}/adopt", Value::Null, 403),
         ("post", "/api/deployments/{id}/discard", Value::Null, 403),
         ("get", "/api/status", Value::Null, 403),
@@ -128,10 +119,26 @@ pub fn matrix() -> Vec<Row> {
         ("post", "/api/operations/{id}/cancel", Value::Null, 404),
     ]
     .into_iter()
+    .chain(clusters())
     .chain(sites())
     .chain(people())
     .chain(webhooks())
     .collect()
+}
+
+/// The same for DNS clusters.
+fn clusters() -> Vec<Row> {
+    let cluster = json!({"name": "c", "database_url_file": "/x", "dns": "192.0.2.1:53"});
+    vec![
+        ("get", "/api/dns-clusters", Value::Null, 403),
+        ("post", "/api/dns-clusters", cluster, 403),
+        ("get", "/api/dns-clusters/{id}", Value::Null, 403),
+        ("delete", "/api/dns-clusters/{id}", Value::Null, 403),
+        ("post", "/api/dns-clusters/{id}/enable", Value::Null, 403),
+        ("post", "/api/dns-clusters/{id}/disable", Value::Null, 403),
+        ("patch", "/api/dns-clusters/{id}", json!({"dns": "192.0.2.9:53"}), 403),
+        ("post", "/api/dns-clusters/{id}/test", Value::Null, 403),
+    ]
 }
 
 /// The same for webhooks. The tenant that is named is another's.

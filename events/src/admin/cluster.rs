@@ -1,6 +1,7 @@
 //! Decisions about DNS clusters and what was observed on them.
 
 use super::decide::{free, name_faults, plain, refuse};
+use super::operation::begun;
 use super::{
     AdminCommand, AdminView, CLUSTERS_MAX_COUNT, ClusterPatch, NAME_MAX_BYTES, NAMESERVERS_COUNT, Observation,
 };
@@ -33,11 +34,30 @@ fn faults_of(cluster: &ClusterSettings) -> Vec<Fault> {
     faults
 }
 
-pub(super) fn create(
-    view: &AdminView,
-    command: &AdminCommand,
-    cluster: &ClusterCreated,
-) -> Result<Decided, Reject> {
+/// Decides a command on a DNS cluster.
+///
+/// # Errors
+/// Why not, with every fault of the input.
+pub(super) fn decide(view: &AdminView, command: &AdminCommand, own: OperationId) -> Result<Decided, Reject> {
+    match command {
+        AdminCommand::CreateCluster { cluster, .. } => create(view, command, cluster),
+        AdminCommand::UpdateCluster { cluster, patch } => update(view, command, *cluster, patch),
+        AdminCommand::SetClusterEnabled { cluster, enabled } => {
+            enable(view, command, *cluster, *enabled, own)
+        }
+        AdminCommand::RequestRemoval { operation, requested } => {
+            removable(view, requested.cluster)?;
+            begun(view, command, *operation, Event::ClusterRemovalRequested(requested.clone()))
+        }
+        AdminCommand::DeleteCluster { cluster, retained, zones } => {
+            delete(view, command, *cluster, *retained, *zones)
+        }
+        AdminCommand::RecordDeployments { observed, .. } => record(view, command, observed),
+        _ => Ok(Decided::Unchanged { revision: view.revision }),
+    }
+}
+
+fn create(view: &AdminView, command: &AdminCommand, cluster: &ClusterCreated) -> Result<Decided, Reject> {
     let mut faults = faults_of(&ClusterSettings {
         database_url_file: cluster.database_url_file.clone(),
         dns: cluster.dns.clone(),
@@ -54,7 +74,7 @@ pub(super) fn create(
     plain(view, command, vec![Event::ClusterCreated(cluster.clone())])
 }
 
-pub(super) fn update(
+fn update(
     view: &AdminView,
     command: &AdminCommand,
     id: ClusterId,
@@ -77,7 +97,7 @@ pub(super) fn update(
     plain(view, command, vec![Event::ClusterUpdated(Change { before, after })])
 }
 
-pub(super) fn enable(
+fn enable(
     view: &AdminView,
     command: &AdminCommand,
     cluster: ClusterId,
@@ -106,7 +126,7 @@ pub(super) fn enable(
 }
 
 /// Whether a cluster may go.
-pub(super) fn removable(view: &AdminView, cluster: ClusterId) -> Result<(), Reject> {
+fn removable(view: &AdminView, cluster: ClusterId) -> Result<(), Reject> {
     if !view.scope_exists {
         return Err(Reject::NotFound(format!("DNS cluster {cluster}")));
     }
@@ -118,7 +138,7 @@ pub(super) fn removable(view: &AdminView, cluster: ClusterId) -> Result<(), Reje
     Ok(())
 }
 
-pub(super) fn delete(
+fn delete(
     view: &AdminView,
     command: &AdminCommand,
     cluster: ClusterId,
@@ -130,11 +150,7 @@ pub(super) fn delete(
     plain(view, command, vec![Event::ClusterDeleted(ClusterDeleted { name, retained, zones })])
 }
 
-pub(super) fn record(
-    view: &AdminView,
-    command: &AdminCommand,
-    observed: &[Observation],
-) -> Result<Decided, Reject> {
+fn record(view: &AdminView, command: &AdminCommand, observed: &[Observation]) -> Result<Decided, Reject> {
     if observed.is_empty() {
         return Ok(Decided::Unchanged { revision: view.revision });
     }

@@ -124,23 +124,16 @@ pub fn decide(
         | AdminCommand::SetPassword { .. }
         | AdminCommand::UpdateTenant { .. }
         | AdminCommand::DeleteTenant { .. } => people::decide(view, command),
-        AdminCommand::CreateCluster { cluster, .. } => cluster::create(view, command, cluster),
-        AdminCommand::UpdateCluster { cluster, patch } => cluster::update(view, command, *cluster, patch),
-        AdminCommand::SetClusterEnabled { cluster, enabled } => {
-            cluster::enable(view, command, *cluster, *enabled, own)
-        }
-        AdminCommand::RequestRemoval { operation, requested } => {
-            cluster::removable(view, requested.cluster)?;
-            operation::begun(view, command, *operation, Event::ClusterRemovalRequested(requested.clone()))
-        }
-        AdminCommand::DeleteCluster { cluster, retained, zones } => {
-            cluster::delete(view, command, *cluster, *retained, *zones)
-        }
+        AdminCommand::CreateCluster { .. }
+        | AdminCommand::UpdateCluster { .. }
+        | AdminCommand::SetClusterEnabled { .. }
+        | AdminCommand::RequestRemoval { .. }
+        | AdminCommand::DeleteCluster { .. }
+        | AdminCommand::RecordDeployments { .. } => cluster::decide(view, command, own),
         AdminCommand::Pause { scope, reason } | AdminCommand::Resume { scope, reason } => {
             platform::pause(view, command, scope, reason)
         }
         AdminCommand::RecordDelegation { lost, detail, .. } => delegation(view, command, *lost, detail),
-        AdminCommand::RecordDeployments { observed, .. } => cluster::record(view, command, observed),
         AdminCommand::RequestOperation { operation, requested } => {
             operation::request(view, command, *operation, requested)
         }
@@ -150,13 +143,9 @@ pub fn decide(
         AdminCommand::RequestUndo { operation, requested } => {
             operation::request_undo(view, command, *operation, requested)
         }
-        AdminCommand::RequestImport { .. } | AdminCommand::RequestCutover { .. } => {
-            operation::request_import(view, command)
-        }
-        AdminCommand::RequestCompare { operation, requested } => {
-            let requested = Event::ImportCompareRequested(requested.clone());
-            operation::begun(view, command, *operation, requested)
-        }
+        AdminCommand::RequestImport { .. }
+        | AdminCommand::RequestCutover { .. }
+        | AdminCommand::RequestCompare { .. } => operation::request_import(view, command),
         AdminCommand::CancelOperation { operation } => operation::cancel(view, command, *operation, caller),
         AdminCommand::FinishOperation { domain, tenant, finished } => {
             operation::finish(view, command, domain, *tenant, finished)

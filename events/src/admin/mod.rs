@@ -5,12 +5,14 @@
 mod cluster;
 mod decide;
 mod member;
+mod observation;
 mod operation;
 mod people;
 mod platform;
 
 pub use cluster::reach_faults;
 pub use decide::{decide, is_unseen, name_faults, needed, permitted};
+pub use observation::{Observation, Outcome};
 pub use people::{PeopleView, TenantPatch, UserFacts, UserPatch};
 pub use platform::reason_faults;
 
@@ -18,8 +20,8 @@ use crate::actor::{DomainRef, Resource, Role, Verb};
 use crate::dns::DomainName;
 use crate::edge::{EdgeCommand, EdgeView, Endpoints};
 use crate::event::{
-    AuditExported, ClusterCreated, ClusterRemovalRequested, ClusterSettings, DeploymentFact, DnsIdentity,
-    DriftMended, Event, Labels, OperationFinished, OperationRequested, PauseScope, UndoRequested,
+    AuditExported, ClusterCreated, ClusterRemovalRequested, ClusterSettings, DnsIdentity, Labels,
+    OperationFinished, OperationRequested, PauseScope, UndoRequested,
 };
 use crate::ids::{
     ClusterId, DomainId, EdgeId, OperationId, PoolId, Revision, StreamRef, TenantId, TokenId, UserId,
@@ -42,58 +44,6 @@ pub const REASON_MAX_BYTES: usize = 500;
 pub const CLUSTERS_MAX_COUNT: i64 = 16;
 /// Nameservers of a cluster or of the platform.
 pub const NAMESERVERS_COUNT: std::ops::RangeInclusive<usize> = 2..=8;
-
-/// What the reconciler observed of one domain on a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observation {
-    /// The domain.
-    pub domain: DomainId,
-    /// Its name.
-    pub name: DomainName,
-    /// Its owner.
-    pub tenant: TenantId,
-    /// What is said of it.
-    pub outcome: Outcome,
-}
-
-/// What an observation says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// The candidate waits longer than a second to be activated.
-    Rendered(DeploymentFact),
-    /// The candidate was refused; the active state is unchanged.
-    Rejected(DeploymentFact),
-    /// Activated, but not verified within a second.
-    Activated(DeploymentFact),
-    /// Verified on the real listener.
-    Acknowledged(DeploymentFact),
-    /// It did not work this time; the active state is unchanged.
-    Failed(DeploymentFact),
-    /// Overtaken by a newer revision before it was active.
-    Superseded(DeploymentFact),
-    /// Works again after a failure.
-    Recovered(DeploymentFact),
-    /// The target holds what this log does not know.
-    Ahead(DeploymentFact),
-    /// Rows that differed were put right.
-    Mended(DriftMended),
-}
-
-impl Outcome {
-    fn into_event(self) -> Event {
-        match self {
-            Self::Rendered(fact) => Event::DeploymentRendered(fact),
-            Self::Rejected(fact) => Event::DeploymentRejected(fact),
-            Self::Activated(fact) => Event::DeploymentActivated(fact),
-            Self::Acknowledged(fact) => Event::DeploymentAcknowledged(fact),
-            Self::Failed(fact) => Event::DeploymentFailed(fact),
-            Self::Superseded(fact) => Event::DeploymentSuperseded(fact),
-            Self::Recovered(fact) => Event::DeploymentRecovered(fact),
-            Self::Ahead(fact) => Event::DeploymentAhead(fact),
-            Self::Mended(fact) => Event::DriftMended(fact),
-        }
-    }
-}
 
 /// What can be asked besides commands on domains.
 #[derive(Debug, Clone, PartialEq, Eq)]

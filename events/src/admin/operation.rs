@@ -42,7 +42,7 @@ pub(super) fn request_undo(
     begun(view, command, operation, Event::UndoRequested(requested.clone()))
 }
 
-/// Zones of another server that are to be taken in, or the end of that.
+/// Zones of another server that are to be taken in, what is asked about them, or the end of that.
 pub(super) fn request_import(view: &AdminView, command: &AdminCommand) -> Result<Decided, Reject> {
     match command {
         AdminCommand::RequestImport { operation, requested } => {
@@ -50,6 +50,9 @@ pub(super) fn request_import(view: &AdminView, command: &AdminCommand) -> Result
         }
         AdminCommand::RequestCutover { operation, requested } => {
             begun(view, command, *operation, Event::ImportCutoverRequested(requested.clone()))
+        }
+        AdminCommand::RequestCompare { operation, requested } => {
+            begun(view, command, *operation, Event::ImportCompareRequested(requested.clone()))
         }
         _ => Ok(Decided::Unchanged { revision: view.revision }),
     }

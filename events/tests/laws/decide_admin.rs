@@ -109,6 +109,7 @@ fn rows() -> Vec<Row> {
     let revoke = || AdminCommand::RevokeToken { user: USER, token: TOKEN, possessed: false };
     let enable = |enabled| AdminCommand::SetClusterEnabled { cluster: CLUSTER, enabled };
     let stands = || AdminView { scope_exists: true, ..there() };
+    let gone = || AdminView { scope_exists: false, ..there() };
     let forget = || AdminCommand::DeleteCluster { cluster: CLUSTER, retained: true, zones: 0 };
     let leave = || AdminCommand::RequestRemoval {
         operation: OPERATION,
@@ -143,11 +144,11 @@ fn rows() -> Vec<Row> {
         (AdminView { enabled: true, ..stands() }, enable(false), "4: dns_cluster.disabled"),
         (new(), enable(true), "not found"),
         // One that is gone still has a stream; one that is to go is enabled never again.
-        (there(), enable(true), "not found"),
+        (gone(), enable(true), "not found"),
         (AdminView { leaving: true, ..stands() }, enable(true), "conflict: conflict"),
         (stands(), forget(), "4: dns_cluster.deleted"),
         (AdminView { enabled: true, ..stands() }, forget(), "conflict: conflict"),
-        (there(), forget(), "not found"),
+        (gone(), forget(), "not found"),
         (AdminView { scope_exists: true, ..new() }, leave(), "1: dns_cluster.removal_requested"),
         (AdminView { scope_exists: true, enabled: true, ..new() }, leave(), "conflict: conflict"),
         (new(), leave(), "not found"),

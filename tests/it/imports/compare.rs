@@ -25,7 +25,7 @@ async fn compare(importing: &Importing, import: OperationId, body: Value) -> Vec
     let path = format!("/api/operations/{id}/differences?limit=1000");
     let told = importing.api.get(&path).await.expect(200).json();
     let told = told["items"].as_array().unwrap().clone();
-    let counted = shown["result"]["differences"].as_u64().unwrap();
+    let counted = end["result"]["differences"].as_u64().unwrap();
     assert_eq!(counted.min(1_000), u64::try_from(told.len()).unwrap());
     told
 }

@@ -41,6 +41,7 @@ fn claim(name: &str, tenant: TenantId) -> Command {
         force_active: false,
         labels: BTreeMap::new(),
         external_id: None,
+        serial_floor: None,
         rrsets: Vec::new(),
     })
 }
