@@ -30,7 +30,7 @@ pub(super) enum About {
 /// One question.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Question {
-    /// The absolute name, with the final dot.
+    /// The absolute name, without the final dot.
     pub(super) name: String,
     pub(super) rrtype: RrType,
     pub(super) about: About,
@@ -148,27 +148,27 @@ mod tests {
             ("old", &[RrType::DNAME]),
         ]);
         let expected = [
-            "example.com. MX Rrset",
-            "example.com. TXT AbsentType",
-            "hw-1.example.com. A AbsentName",
-            "www.example.com. A Rrset",
-            "www.example.com. TXT AbsentType",
-            "a.b.c.example.com. TXT Rrset",
-            "a.b.c.example.com. A AbsentType",
-            "b.c.example.com. A Empty",
-            "c.example.com. A Empty",
-            "w.example.com. A Empty",
-            "*.w.example.com. A Rrset",
-            "*.w.example.com. TXT AbsentType",
-            "hw-1.w.example.com. A Wildcard",
-            "hw-1.w.example.com. TXT Wildcard",
-            "sub.example.com. NS Rrset",
-            "sub.example.com. TXT AbsentType",
-            "sub.example.com. DS Below",
-            "hw-1.sub.example.com. A Below",
-            "old.example.com. DNAME Rrset",
-            "old.example.com. TXT AbsentType",
-            "hw-1.old.example.com. A Below",
+            "example.com MX Rrset",
+            "example.com TXT AbsentType",
+            "hw-1.example.com A AbsentName",
+            "www.example.com A Rrset",
+            "www.example.com TXT AbsentType",
+            "a.b.c.example.com TXT Rrset",
+            "a.b.c.example.com A AbsentType",
+            "b.c.example.com A Empty",
+            "c.example.com A Empty",
+            "w.example.com A Empty",
+            "*.w.example.com A Rrset",
+            "*.w.example.com TXT AbsentType",
+            "hw-1.w.example.com A Wildcard",
+            "hw-1.w.example.com TXT Wildcard",
+            "sub.example.com NS Rrset",
+            "sub.example.com TXT AbsentType",
+            "sub.example.com DS Below",
+            "hw-1.sub.example.com A Below",
+            "old.example.com DNAME Rrset",
+            "old.example.com TXT AbsentType",
+            "hw-1.old.example.com A Below",
         ];
         assert_eq!(all, expected.into_iter().map(str::to_owned).collect());
     }

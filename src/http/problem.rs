@@ -38,6 +38,7 @@ pub const CODES: [(u16, &[&str]); 18] = [
             "disabled",
             "not_verified",
             "no_resolver",
+            "not_following",
             "replaced",
             "rrset_conflict",
             "below_zone_cut",

@@ -67,7 +67,8 @@ The file with the URL of its database is read by the server, so it must be there
     Disable(Named),
     /// Lets a disabled cluster go: takes away what was deployed to it, then forgets it
     #[command(after_help = "Examples:
-  headwater cluster disable dns-3 && headwater cluster delete dns-3
+  headwater cluster disable dns-3
+  headwater cluster delete dns-3
   headwater cluster delete dns-3 --retain --note 'the hosts are gone'
 
 It must be disabled. Zones of others stay there. With --retain it is forgotten at once, and serves on what it has.")]
