@@ -2,6 +2,7 @@
 //! nothing else is.
 
 mod accounts;
+mod imports;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -381,6 +382,7 @@ async fn every_fault_of_every_body_is_told_at_once() {
         sites(),
         edges(),
         webhooks::webhooks(),
+        imports::imports(),
     ]
     .concat()
     {

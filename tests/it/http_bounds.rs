@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Answer, TestApi};
 
+/// More than the body of an import may have.
+const IMPORT_TOO_LARGE_BYTES: usize = 33 << 20;
 /// Larger than what any route takes.
 const BODY_TOO_LARGE_BYTES: usize = (8 << 20) + 1;
 
@@ -105,12 +107,19 @@ async fn every_body_is_bounded() {
             ("application/json", "{\"a\":", 400, "malformed"),
             ("text/plain", "{}", 415, "unsupported_media_type"),
         ] {
+            // It may name every zone that there is, and has a bound of its own.
+            if status == 413 && path == "/api/imports" {
+                continue;
+            }
             let answer = sent(media, body).await;
             assert_eq!(answer.status.as_u16(), status, "{method} {path}: {answer:?}");
             answer.expect_problem(status, code);
             asked += 1;
         }
     }
+    let large = format!("{{\"x\": \"{}\"}}", "x".repeat(IMPORT_TOO_LARGE_BYTES));
+    let request = api.request(Method::POST, "/api/imports").header("content-type", "application/json");
+    send(request.body(large), Some(&api.admin)).await.expect_problem(413, "too_large");
     let text = ";".repeat(TEXT_MAX_BYTES + 1);
     for (media, body, status, code) in [
         ("text/dns", text, 413, "too_large"),
