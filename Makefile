@@ -8,7 +8,7 @@ FEATURES := --features failpoints
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test check bench torture fuzz
+.PHONY: help prepare build demo test check bench torture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,3 @@ bench: ## the table of docs/BENCHMARKS.md (BENCH=full or BENCH=name,…)
 
 torture: prepare ## the long campaigns of faults
 	@HEADWATER_TORTURE=1 $(CARGO) test --workspace $(FEATURES) -- --nocapture torture
-
-fuzz: prepare ## values, zone texts and bodies that nobody thought of (FUZZ_SECONDS=60 for each target)
-	@scripts/fuzz

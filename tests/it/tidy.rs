@@ -107,7 +107,7 @@ fn sources() -> Vec<(PathBuf, Vec<(bool, String)>)> {
 fn mark_tests(path: &Path, text: &str) -> Vec<(bool, String)> {
     let is_test_file = path
         .components()
-        .any(|part| ["tests", "benches", "fuzz"].iter().any(|dir| part.as_os_str() == *dir))
+        .any(|part| ["tests", "benches"].iter().any(|dir| part.as_os_str() == *dir))
         || path.file_stem().is_some_and(|stem| stem == "tests" || stem.to_string_lossy().ends_with("_tests"));
     let mut closing: Option<String> = None;
     let mut pending = false;

@@ -7,7 +7,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use headwater_events::dns::{DomainName, FaultCode, OwnerName, Rdata, RrSet, RrSetInput, RrType, Ttl};
 use headwater_events::domain::{BATCH_MAX_CHANGES, DomainCommand, RrsetChange};
-use headwater_events::event::DnsIdentity;
 use headwater_events::ids::{OperationId, Revision};
 use headwater_events::reject::{Fault, Guard};
 use serde_json::Value;
@@ -209,19 +208,6 @@ async fn spared(app: &App, held: &StoredDomain, platform: &Platform, named: &[Na
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() { Ok(()) } else { Err(refused(told)) }
-}
-
-/// What a body asks for, in its order; `identity` is the platform's, which makes the apex.
-///
-/// # Errors
-/// Every fault of the body, as a client is told of it.
-pub fn changes(
-    body: &Value,
-    zone: &DomainName,
-    identity: Option<&DnsIdentity>,
-) -> Result<Vec<RrsetChange>, Problem> {
-    let named = read_all(body, zone, &Apex::new(identity))?;
-    Ok(named.into_iter().map(|one| one.change).collect())
 }
 
 fn read_all(body: &Value, zone: &DomainName, apex: &Apex) -> Result<Vec<Named>, Problem> {
