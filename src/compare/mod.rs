@@ -35,6 +35,10 @@ pub struct Listener {
     pub address: SocketAddr,
 }
 
+/// Questions in a row that differ before the rest of a zone is not asked: then the zone as a whole does, and of a server
+/// that is silent each one costs seconds.
+const DIFFERENT_MAX_COUNT: u64 = 200;
+
 /// What a comparison of one zone came to.
 #[derive(Debug, Default)]
 pub struct Compared {
@@ -70,11 +74,29 @@ pub async fn zone(
     let mut compared = Compared::default();
     // In their order, so that two comparisons of the same zone tell the same.
     let mut answers = stream::iter(asked).buffered(QUESTIONS_AT_ONCE_COUNT);
+    let mut in_a_row = 0;
     while let Some(found) = answers.next().await {
         compared.questions += 1;
+        in_a_row = if found.is_empty() { 0 } else { in_a_row + 1 };
         compared.differences.extend(found);
+        if in_a_row >= DIFFERENT_MAX_COUNT {
+            compared.differences.push(unasked(zone));
+            break;
+        }
     }
     compared
+}
+
+/// That the rest of a zone was not asked about.
+fn unasked(zone: &DomainName) -> Difference {
+    let why = format!("{DIFFERENT_MAX_COUNT} answers in a row differed: the rest of the zone was not asked");
+    Difference {
+        kind: Kind::Answered,
+        table: "answer".to_owned(),
+        key: json!([zone.as_str()]),
+        live: json!(why),
+        expected: json!("otherwise"),
+    }
 }
 
 async fn ask(listener: &Listener, question: &Question) -> Result<Answer, QueryError> {
@@ -107,4 +129,27 @@ fn difference(
     let key = json!([zone.as_str(), question.name, question.rrtype.to_string(), listener.name]);
     let (live, expected) = (json!(told(live)), json!(told(expected)));
     Some(Difference { kind: Kind::Answered, table: "answer".to_owned(), key, live, expected })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_events::dns::{OwnerName, RrType};
+
+    #[tokio::test]
+    async fn a_zone_that_differs_all_along_is_not_asked_to_its_end() {
+        let example = DomainName::parse("example.com").unwrap();
+        let names: Names = (0..400)
+            .map(|n| {
+                let owner = OwnerName::parse(&format!("n{n}"), &example).unwrap();
+                (owner.key().as_str().to_owned(), (owner, [RrType::A].into()))
+            })
+            .collect();
+        // A port that nobody has, so that each question ends at once.
+        let nobody = Listener { name: "nobody".to_owned(), address: ([127, 0, 0, 1], 1).into() };
+        let compared = zone(&nobody, std::slice::from_ref(&nobody), &example, &names, true).await;
+        assert_eq!(compared.questions, DIFFERENT_MAX_COUNT);
+        let told = compared.differences.last().unwrap().to_string();
+        assert!(told.contains("the rest of the zone was not asked"), "{told}");
+    }
 }

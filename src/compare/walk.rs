@@ -11,12 +11,15 @@ use headwater_events::ids::{ClusterId, DomainId};
 use headwater_events::migration::ImportCompareRequested;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Zones that are looked up at once.
 const PAGE_MAX_ZONES: i64 = 200;
 /// Zones that are asked about at once: with their questions, what an old server may be asked at once.
 const ZONES_AT_ONCE_COUNT: usize = 4;
+/// How often it is told that the walk goes on.
+const STEP_PAUSE: Duration = Duration::from_secs(10);
 /// Under which the place is kept: zones are walked once.
 const WALK: ClusterId = ClusterId::from_uuid(Uuid::nil());
 
@@ -65,7 +68,16 @@ pub async fn import(
             }
         });
         let mut compared = stream::iter(compared).buffered(ZONES_AT_ONCE_COUNT);
-        while let Some(one) = compared.next().await {
+        loop {
+            let one = tokio::select! {
+                one = compared.next() => one,
+                // A large zone takes long, and each of its questions has an end.
+                () = tokio::time::sleep(STEP_PAUSE) => {
+                    watch(Progress { phase: Phase::Answers, done: done.min(total), total });
+                    continue;
+                }
+            };
+            let Some(one) = one else { break };
             let (name, compared) = one?;
             done += 1;
             fail::fail_point!("compare.before_zone");

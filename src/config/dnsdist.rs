@@ -64,7 +64,7 @@ pub(super) fn dnsdist(section: &mut Section<'_>, base: &Path) -> Dnsdist {
         cache_entries: section.number("cache_entries", 1_000..=10_000_000, 100_000),
         queries_per_second_per_client: section.number("queries_per_second_per_client", 0..=1_000_000, 0),
         tcp_queries_per_connection: section.number("tcp_queries_per_connection", 1..=10_000, 50),
-        tcp_connections_per_client: section.number("tcp_connections_per_client", 1..=10_000, 20),
+        tcp_connections_per_client: section.number("tcp_connections_per_client", 1..=10_000, 200),
     };
     if dnsdist.listen.is_empty() {
         section.fault("listen", "must name at least one address and port");

@@ -16,7 +16,7 @@ use headwater_events::ids::ClusterId;
 use headwater_projections::powerdns::sql as powerdns_sql;
 use uuid::Uuid;
 
-/// Zones that are taken away at once.
+/// Zones that are taken away at once. Where that is too much for one statement, because they are large, it becomes less.
 const BATCH_MAX_ZONES: i64 = 200;
 /// Under which the place is kept: it is one walk.
 const WALK: ClusterId = ClusterId::from_uuid(Uuid::nil());
@@ -44,11 +44,20 @@ pub async fn remove(
         .await
         .map_err(DeployError::target)?;
     let total = done + left;
+    let mut batch = BATCH_MAX_ZONES;
     loop {
         watch(Progress { phase: Phase::Remove, done, total });
         fail::fail_point!("removal.before_batch");
-        let query = sqlx::query_scalar::<_, String>(powerdns_sql::LEDGER_TAKE_AWAY).bind(BATCH_MAX_ZONES);
-        let gone = query.fetch_all(&target.pool).await.map_err(DeployError::target)?;
+        let query = sqlx::query_scalar::<_, String>(powerdns_sql::LEDGER_TAKE_AWAY).bind(batch);
+        let gone = match query.fetch_all(&target.pool).await {
+            Ok(gone) => gone,
+            Err(error) if batch > 1 => {
+                batch /= 2;
+                tracing::warn!(%error, batch, "fewer zones are taken away at once");
+                continue;
+            }
+            Err(error) => return Err(DeployError::target(error).into()),
+        };
         fail::fail_point!("removal.after_batch");
         if gone.is_empty() {
             break;

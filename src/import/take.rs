@@ -294,7 +294,10 @@ async fn create(
         labels.extend(Some((KIND.to_owned(), kind.to_owned())).filter(|_| kind != DEFAULT_KIND));
     }
     if carried.rrsets.len() > IMPORT_MAX_CHANGES {
-        let detail = format!("{} RRsets: at most {IMPORT_MAX_CHANGES} in one revision", carried.rrsets.len());
+        let detail = format!(
+            "{} RRsets: at most {IMPORT_MAX_CHANGES} in one revision; take its file in by parts with `headwater zone import --mode merge`",
+            carried.rrsets.len()
+        );
         return Ok((Tried::Refused(Reject::Invalid(vec![Fault::at("", "too_many_changes", detail)])), id));
     }
     let create = CreateDomain {

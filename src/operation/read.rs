@@ -6,8 +6,9 @@ use crate::command::Plan;
 use chrono::{DateTime, Utc};
 use headwater_events::actor::{self, Caller, DomainRef, Resource, Verb, Visible};
 use headwater_events::codec::decode;
-use headwater_events::event::{CellRef, DeploymentFact, Event, UNDO_KIND};
+use headwater_events::event::{CellRef, DeploymentFact, Event, REMOVAL_KIND, UNDO_KIND};
 use headwater_events::ids::{ClusterId, DomainId, OperationId, Position, Revision, TenantId};
+use headwater_events::migration::{COMPARE_KIND, CUTOVER_KIND, IMPORT_KIND};
 use headwater_events::time::Timestamp;
 use headwater_projections::operations::State;
 use serde::Serialize;
@@ -157,11 +158,11 @@ fn shown(row: &PgRow) -> Result<Shown, sqlx::Error> {
 /// The body of imperative work: what was asked for, how its run comes along, what it came to.
 fn with_run(row: &PgRow, mut body: Value, request: Value, state: State) -> Result<Value, sqlx::Error> {
     let phase = row.try_get::<Option<&str>, _>(19)?.unwrap_or_default();
-    let phase = match &request {
-        request if request["token"].is_string() => "undo",
-        request if request["cluster"].is_string() && request["projection"].is_null() => "remove",
-        request if request["old"].is_string() => "answers",
-        request if request["source"].is_object() || request["import"].is_string() => "import",
+    let phase = match row.try_get(1)? {
+        UNDO_KIND => "undo",
+        REMOVAL_KIND => "remove",
+        COMPARE_KIND => "answers",
+        IMPORT_KIND | CUTOVER_KIND => "import",
         _ => phase,
     };
     let unit = run::unit(phase, request["projection"] == "powerdns");
